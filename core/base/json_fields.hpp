@@ -2,6 +2,7 @@
 // Each reader throws InputError with file and pointer, as JsonCursor does.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -61,6 +62,28 @@ auto parsed_at(const JsonCursor& value, Parse parse) {
 /// stays "".
 std::string read_path(const JsonCursor& value);
 std::filesystem::path resolved_path(const JsonCursor& value, const std::string& path);
+
+/// What files of their own describe ("model", "cluster"): an object, the name of one of `presets`,
+/// or the path of a file. `read` takes the object, `preset` the name.
+template <class Read, class Preset>
+auto read_preset_or_file(const JsonCursor& value, const std::vector<std::string_view>& presets,
+                         Read read, Preset preset) {
+  if (value.value().is_object()) return read(value);
+  if (!value.value().is_string()) value.fail("an object, a preset's name or the path of a file");
+  const std::string text = value.string();
+  if (std::ranges::count(presets, text)) return preset(text);
+  const std::string path = read_path(value);
+  const bool names_file = text.ends_with(".json") || text.find('/') != std::string::npos;
+  std::error_code ignored;
+  if (!names_file || !std::filesystem::exists(path, ignored)) {
+    std::string list;
+    for (std::string_view name : presets) list += (list.empty() ? "" : ", ") + std::string(name);
+    value.fail("an object, a preset (" + list + ") or the path of a file that exists" +
+               did_you_mean(text, presets));
+  }
+  const Json document = parse_json(read_text(path), path);
+  return read(JsonCursor(document, path));
+}
 
 /// A document needs its schema tag; inside another document the tag may be left out.
 void require_schema_where_document(const JsonCursor& value, std::string_view kind);

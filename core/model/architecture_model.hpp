@@ -15,10 +15,11 @@ namespace pipewright {
 /// block is a custom layer that only counts weights and operations.
 Model model_of(const Architecture& architecture);
 
-/// Plain heads, two matrices with biases in the feed-forward part, learned positions, no experts.
+/// Of GPT's kind (biases, learned positions, no experts) or Llama's (gated, rotary positions, no
+/// biases; also with experts or latent attention), plain heads together as wide as the model.
 bool can_be_trained(const Architecture& architecture);
 
-/// The architecture of a model that is a transformer of GPT's style; else nullopt.
+/// The architecture of a model that is a transformer; else nullopt.
 std::optional<Architecture> architecture_of(const Model& model);
 
 /// What "model" holds in a job and a plan: layers, or an architecture and the layers made of it.

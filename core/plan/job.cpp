@@ -1,6 +1,7 @@
 // job.json: reading, checking, writing; and the plan that a job loads.
 #include "core/plan/job.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/base/error.hpp"
@@ -18,56 +19,18 @@ namespace {
 
 constexpr int kMostGlobalBatch = 1 << 30;
 
-bool is_one_of(std::string_view name, const std::vector<std::string_view>& names) {
-  for (std::string_view known : names) {
-    if (known == name) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/// "model" and "cluster": an object, a preset's name, or the path of a file.
-template <class Read, class Preset>
-auto read_part(const JsonCursor& value, const std::vector<std::string_view>& presets, Read read,
-               Preset preset) {
-  if (value.value().is_object()) {
-    return read(value);
-  }
-  if (!value.value().is_string()) {
-    value.fail("an object, a preset's name or the path of a file");
-  }
-  const std::string text = value.string();
-  if (is_one_of(text, presets)) {
-    return preset(text);
-  }
-  const std::string path = read_path(value);
-  const bool names_file = text.ends_with(".json") || text.find('/') != std::string::npos;
-  std::error_code ignored;
-  if (!names_file || !std::filesystem::exists(path, ignored)) {
-    std::string list;
-    for (std::string_view name : presets) {
-      list += (list.empty() ? "" : ", ") + std::string(name);
-    }
-    value.fail("an object, a preset (" + list + ") or the path of a file that exists" +
-               did_you_mean(text, presets));
-  }
-  const Json document = parse_json(read_text(path), path);
-  return read(JsonCursor(document, path));
-}
-
 /// Models given as layers come first. A name that both lists have means the layers, for the
 /// executor can train them.
 std::vector<std::string_view> described_presets() {
   std::vector<std::string_view> names = model_preset_names();
   for (const std::string_view name : architecture_preset_names()) {
-    if (!is_one_of(name, names)) names.push_back(name);
+    if (!std::ranges::count(names, name)) names.push_back(name);
   }
   return names;
 }
 
 DescribedModel described_preset(const std::string& name) {
-  if (is_one_of(name, model_preset_names())) return {model_preset(name), std::nullopt};
+  if (std::ranges::count(model_preset_names(), name)) return {model_preset(name), std::nullopt};
   const Architecture architecture = architecture_preset(name);
   return {model_of(architecture), architecture};
 }
@@ -188,12 +151,12 @@ Job read_job(const JsonCursor& document) {
                  "tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path",
                  "measured_step", "training"});
   Job job;
-  DescribedModel described =
-      read_part(document.at("model"), described_presets(), read_described_model, described_preset);
+  DescribedModel described = read_preset_or_file(document.at("model"), described_presets(),
+                                                 read_described_model, described_preset);
   job.model = std::move(described.model);
   job.architecture = std::move(described.architecture);
-  job.cluster = read_part(document.at("cluster"), cluster_preset_names(), read_cluster,
-                          [](const std::string& name) { return cluster_preset(name); });
+  job.cluster = read_preset_or_file(document.at("cluster"), cluster_preset_names(), read_cluster,
+                                    [](const std::string& name) { return cluster_preset(name); });
   const JsonCursor batch = document.at("global_batch");
   job.global_batch = read_count(batch, 1, kMostGlobalBatch);
   const auto strategy = document.find("strategy");

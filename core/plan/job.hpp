@@ -2,7 +2,6 @@
 // accepted as they are (docs/cli.md).
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "core/cluster/cluster.hpp"
 #include "core/model/architecture.hpp"
 #include "core/model/model.hpp"
+#include "core/plan/framework.hpp"
 #include "core/plan/plan.hpp"
 
 namespace pipewright {
@@ -21,10 +21,6 @@ enum class AutoMode : std::uint8_t { Full, Semi };
 
 /// A field of the strategy: "auto" (empty), a value, or the values to try.
 using Choice = std::vector<std::string>;
-
-/// Whose kernels and memory can be estimated; the first one unless a job says otherwise.
-inline constexpr std::array<std::string_view, 4> kFrameworks{"megatron-core", "megatron-lm",
-                                                             "megatron-deepspeed", "llm-foundry"};
 
 struct Strategy {
   Choice pp_degree, dp_degree, vpp_degree, accumulate_steps, micro_batch_size, schedule_mode;
@@ -47,7 +43,8 @@ struct Strategy {
   Choice rank_order;  // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
   Choice node_order;  // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)
   bool overlap_grad_reduce = false;
-  std::string framework{kFrameworks.front()};
+  FrameworkTraits framework = megatron_core();  // whose kernels and memory are estimated
+  std::string matmul_dtype;                     // of products with weights: "fp8"; empty: 16 bits
   std::string grad_accum_dtype;  // "float32", "bfloat16", "float16"; empty: the framework's
 };
 

@@ -8,6 +8,7 @@
 #include "core/cluster/node_order.hpp"
 #include "core/order/comm_policy_json.hpp"
 #include "core/order/element_type.hpp"
+#include "core/plan/framework_json.hpp"
 
 namespace pipewright {
 
@@ -20,9 +21,9 @@ constexpr std::array<std::string_view, 14> kFields{
     "recompute",        "stage_replicas"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 9> kEstimatedFields{
+constexpr std::array<std::string_view, 10> kEstimatedFields{
     "mp_degree", "cp_degree",  "ep_degree",  "use_sequence_parallel", "overlap_grad_reduce",
-    "framework", "node_order", "rank_order", "grad_accum_dtype"};
+    "framework", "node_order", "rank_order", "grad_accum_dtype",      "matmul_dtype"};
 
 /// What others call a field: Megatron-LM (…_model_parallel_size), torchtitan (…_parallel_degree),
 /// DeepSpeed, Paddle's sep_degree, and the short names of tables and papers.
@@ -223,11 +224,10 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
   strategy.node_order = read_alternatives(fields, "node_order", read_name);
   if (const auto overlap = fields.find("overlap_grad_reduce"))
     strategy.overlap_grad_reduce = overlap->boolean();
-  if (const auto framework = fields.find("framework")) {
-    std::vector<std::pair<std::string_view, std::string_view>> choices;
-    for (const std::string_view name : kFrameworks) choices.emplace_back(name, name);
-    strategy.framework = read_choice(*framework, choices);
-  }
+  if (const auto framework = fields.find("framework"))
+    strategy.framework = read_framework(*framework);
+  if (const auto type = fields.find("matmul_dtype"))
+    strategy.matmul_dtype = read_choice<std::string>(*type, {{"bf16", ""}, {"fp8", "fp8"}});
   if (const auto type = fields.find("grad_accum_dtype")) {
     strategy.grad_accum_dtype =
         full_type_name(read_choice<std::string>(*type, {{"fp32", "fp32"},
@@ -330,7 +330,9 @@ void add_estimated(const Strategy& strategy, Json& json) {
   add("use_sequence_parallel", strategy.use_sequence_parallel, flags_json,
       strategy.opens_sequence_parallel);
   if (strategy.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
-  if (strategy.framework != kFrameworks.front()) json["framework"] = strategy.framework;
+  if (strategy.framework.name != megatron_core().name)
+    json["framework"] = to_json(strategy.framework);
+  if (!strategy.matmul_dtype.empty()) json["matmul_dtype"] = strategy.matmul_dtype;
   if (!strategy.grad_accum_dtype.empty()) json["grad_accum_dtype"] = strategy.grad_accum_dtype;
 }
 
@@ -425,6 +427,12 @@ void require_strategy_fits(const JsonCursor& strategy, const Job& job) {
   if (asked.sharding_degree == 1) refuse("sharding_stage", asked.sharding_stage, {"0"});
   refuse("node_order", asked.node_order, {"file"});
   refuse("rank_order", asked.rank_order, {"tp-cp-pp-dp"});
+  if (const auto type = fields.find("matmul_dtype"); type && !asked.matmul_dtype.empty()) {
+    throw InputError(type->file(), type->pointer(),
+                     "this job is planned layer by layer, where products have the model's numbers; "
+                     "leave it out, or name a transformer of 16-bit numbers (a preset such as "
+                     "llama3-70b, or an architecture.json), a GPU cluster and no profile");
+  }
   if (const auto type = fields.find("grad_accum_dtype");
       type && asked.grad_accum_dtype != "float32") {
     throw InputError(type->file(), type->pointer(),

@@ -104,7 +104,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
       differ_in_memory_ = false;
     }
     source_ = "estimated from the model's widths and the rates of " + devices_of(job.cluster) +
-              " (docs/cost-model.md), framework " + job.strategy.framework;
+              " (docs/cost-model.md), framework " + job.strategy.framework.name;
+    if (!job.strategy.matmul_dtype.empty()) source_ += ", products in " + job.strategy.matmul_dtype;
     if (!job.strategy.grad_accum_dtype.empty())
       source_ += ", sums of gradients in " + job.strategy.grad_accum_dtype;
     if (scale != 1) {

@@ -19,8 +19,7 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
 KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork& work) {
   if (work.flash_flops > 0) {
     // Backward computes the scores again: five products for the forward's two.
-    const double at_peak =
-        work.flash_flops / (work.flash_rate * device.peak_flops * device.matmul_efficiency);
+    const double at_peak = work.flash_flops / (work.flash_rate * device.product_rate(2));
     return {at_peak / kFlashForward, 2.5 * at_peak / kFlashBackward};
   }
   const double scores = slower_unaligned(work.scores.depth),
@@ -40,6 +39,8 @@ BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
   MessageSeconds one;
   if (setup.sequence_parallel) {
     one.tensor.fill(gather_seconds(node, devices_per_node, tensor, work.tensor_message));
+    one.tensor[0] = one.tensor[2] =
+        gather_seconds(node, devices_per_node, tensor, work.gathered_message);
     if (work.expert_parameters > 0) {
       one.tensor[2] = one.tensor[3] =
           gather_seconds(node, devices_per_node, tensor, work.tensor_message_of_experts);

@@ -73,6 +73,29 @@ void add_feed_forward_products(BlockWork& work, const Architecture& model,
   work.add({rows / sizes.outside, static_cast<double>(set.count), hidden});  // the router
 }
 
+/// What goes into products of 8 bits is converted: read in 16 bits and written twice, for the
+/// forward's product and, turned, for that of the weights' gradient. Norms and activations write
+/// their results so in place of 16 bits (Transformer Engine, LayerNormLinear and LayerNormMLP);
+/// what leaves attention and the gradients of results are passes of their own. The router stays
+/// at 16.
+void convert_products(BlockWork& work, const Architecture& model, const FrameworkTraits& framework,
+                      bool experts) {
+  if (framework.product_bytes == 2) return;
+  const int end = work.products_used - (experts ? 1 : 0);
+  for (int p = 0; p < end; ++p)
+    work.products[static_cast<std::size_t>(p)].bytes = framework.product_bytes;
+  const double each = 2 + 2 * framework.product_bytes;
+  const Matmul& out = work.products[static_cast<std::size_t>(work.attention_products - 1)];
+  work.forward_traffic += each * out.rows * out.depth;
+  double gradients = 0;
+  for (int p = 0; p < end; ++p) {
+    const Matmul& product = work.products[static_cast<std::size_t>(p)];
+    const bool is_activated = product.depth == model.hidden && p >= work.attention_products;
+    if (!is_activated) gradients += product.count * product.rows * product.columns;
+  }
+  work.backward_traffic += each * gradients;
+}
+
 /// Scores: n heads of sequence x sequence. Counted as a whole square without flash attention, as
 /// its half with it (arXiv:2205.14135 skips what is masked).
 void add_attention_core(BlockWork& work, const FrameworkTraits& framework,
@@ -164,6 +187,7 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   BlockWork work;
   add_attention_products(work, model, sizes, widths);
   add_feed_forward_products(work, model, setup, sizes, with_experts);
+  convert_products(work, model, framework, with_experts);
   add_attention_core(work, framework, sizes);
   add_outside_traffic(work, model, framework, sizes);
   double activated = widths.inner;
@@ -179,6 +203,7 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   work.backward_traffic += work.parameters * framework.accumulate_bytes;
   if (setup.tensor > 1) {
     work.tensor_message = 2 * sizes.rows * model.hidden;
+    work.gathered_message = framework.product_bytes * sizes.rows * model.hidden;
     work.tensor_messages = 2;
   }
   if (setup.context > 1) {

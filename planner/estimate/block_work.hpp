@@ -33,6 +33,7 @@ struct BlockWork {
   double core_backward_traffic = 0;
   double flash_rate = 1;                 // of kFlashForward and kFlashBackward
   double tensor_message = 0;             // bytes of one all-reduce (or of a gather and a scatter)
+  double gathered_message = 0;           // of these gathers, under sequence parallelism
   int tensor_messages = 0;               // of them, forward; as many backward
   double tensor_message_of_experts = 0;  // the same around experts, under sequence parallelism
   double expert_message = 0;             // bytes of one all-to-all; two forward, two backward

@@ -3,9 +3,6 @@
 #include <array>
 
 #include "core/base/error.hpp"
-#include "core/base/suggest.hpp"
-#include "core/order/element_type.hpp"
-#include "core/plan/job.hpp"
 
 namespace pipewright::planner {
 
@@ -14,15 +11,20 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // Peaks, bandwidths, sizes and multiprocessors: NVIDIA's data sheets (T4, V100 SXM2, A100 SXM4
-// 80GB, H100 SXM5, H200 SXM, B200 in a HGX). Efficiencies: docs/cost-model.md.
-constexpr std::array<DeviceRates, 7> kDevices{{
+// 80GB, H100 SXM5, H800 SXM, H200 SXM, B200 and B300 in a HGX, GB200 and GB300 in NVL72).
+// Efficiencies: docs/cost-model.md. A name within another's stands after it.
+constexpr std::array<DeviceRates, 11> kDevices{{
     {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44},
     {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.86, 0.75},
     {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256, 128, false, 0.83, 0.85},
     {"A100", 312e12, 2039e9, 80 * kGiB, 108, 256, 128, false, 0.83, 0.85},
-    {"H100", 989e12, 3350e9, 80 * kGiB, 132, 256, 128, true, 0.70, 0.85},
-    {"H200", 989e12, 4800e9, 141 * kGiB, 132, 256, 128, true, 0.70, 0.85},
-    {"B200", 2250e12, 8000e9, 180 * kGiB, 148, 256, 256, true, 0.55, 0.40},
+    {"H100", 989e12, 3350e9, 80 * kGiB, 132, 256, 128, true, 0.70, 0.85, 1, 2},
+    {"H200", 989e12, 4800e9, 141 * kGiB, 132, 256, 128, true, 0.70, 0.85, 1, 2},
+    {"H800", 989e12, 3350e9, 80 * kGiB, 132, 256, 128, true, 0.70, 0.85, 1, 2},
+    {"GB200", 2500e12, 8000e9, 186 * kGiB, 148, 256, 256, true, 0.55, 0.40, 1, 2},
+    {"GB300", 2500e12, 8000e9, 288 * kGiB, 148, 256, 256, true, 0.55, 0.40, 1, 2},
+    {"B300", 2250e12, 8000e9, 288 * kGiB, 148, 256, 256, true, 0.55, 0.40, 1, 2},
+    {"B200", 2250e12, 8000e9, 180 * kGiB, 148, 256, 256, true, 0.55, 0.40, 1, 2},
 }};
 
 /// A device's links inside its node, in one direction: what its data sheet says, and what a large
@@ -37,7 +39,8 @@ struct InsideRates {
 InsideRates inside_of(std::string_view device) {
   if (device == "V100") return {150e9, 130e9};
   if (device.find("A100") == 0) return {300e9, 230e9};
-  if (device == "B200") return {900e9, 630e9};
+  if (device.ends_with("B200") || device.ends_with("B300")) return {900e9, 630e9};
+  if (device == "H800") return {200e9, 160e9};  // H100's links, eight of eighteen; as large a share
   if (device == "T4") return {16e9, 12e9};
   return {450e9, 360e9};
 }
@@ -49,7 +52,7 @@ DeviceRates device_rates(std::string_view name) {
     if (name.find(device.name) != std::string_view::npos) return device;
   }
   throw InputError("no rates are known for the device \"" + std::string(name) +
-                   "\"; known are T4, V100, A100, H100, H200 and B200");
+                   "\"; known are T4, V100, A100, H100, H800, H200, B200, GB200, B300 and GB300");
 }
 
 std::vector<std::string_view> device_rate_names() {
@@ -86,92 +89,21 @@ Machine machine_of(const Cluster& cluster) {
   return machine;
 }
 
+void require_products(const Machine& machine, const FrameworkTraits& framework) {
+  for (const NodeRates& node : machine.nodes) {
+    if (node.device.product_rate(framework.product_bytes) > 0) continue;
+    throw InputError(
+        std::string(node.device.name) +
+        " has no products of 8 bits, which \"fp8\" asks for; Hopper and Blackwell have");
+  }
+}
+
 Machine in_order(const Machine& machine, const std::vector<int>& nodes) {
   Machine result = machine;
   if (machine.nodes.size() == 1) return result;
   result.nodes.clear();
   for (const int node : nodes) result.nodes.push_back(machine.node(node));
   return result;
-}
-
-FrameworkTraits framework_traits(std::string_view name, std::string_view gradient_type) {
-  const ElementType* const type = element_type(gradient_type);
-  for (const FrameworkTraits& traits :
-       {megatron_core(), megatron_lm(), megatron_deepspeed(), llm_foundry()}) {
-    if (traits.name != name) continue;
-    return type == nullptr ? traits : with_gradients(traits, static_cast<double>(type->bytes));
-  }
-  std::string known;
-  for (const std::string_view one : kFrameworks) {
-    known += known.empty() ? "" : one == kFrameworks.back() ? " and " : ", ";
-    known += one;
-  }
-  throw InputError("unknown framework \"" + std::string(name) + "\"" +
-                   did_you_mean(name, {kFrameworks.begin(), kFrameworks.end()}) + "; known are " +
-                   known);
-}
-
-FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {
-  const double more = bytes - traits.gradient_bytes;
-  traits.gradient_bytes = traits.tied_gradient_bytes = bytes;
-  traits.accumulate_bytes += 2 * more;
-  traits.optimizer_bytes += more;
-  return traits;
-}
-
-FrameworkTraits megatron_deepspeed() {
-  return {.name = "megatron-deepspeed",
-          .launch_seconds = 33e-6,
-          .forward_kernels = 28,
-          .backward_kernels = 60,
-          .attention_core_kernels = 8,
-          .loss_bytes_per_logit = 52,
-          .gradient_bytes = 2,
-          .accumulate_bytes = 6,
-          .optimizer_bytes = 36,
-          .step_overhead_seconds = 3e-3};
-}
-
-FrameworkTraits megatron_deepspeed_timed() {
-  FrameworkTraits traits = megatron_deepspeed();
-  traits.name = "megatron-deepspeed-timed";
-  traits.gradient_bytes = 4;
-  traits.optimizer_bytes = 62;
-  traits.reduction_bytes = 28;
-  traits.waits_for_messages = traits.sends_mask = true;
-  traits.gathers_activations = traits.sends_whole_gradients = true;
-  return traits;
-}
-
-FrameworkTraits megatron_lm() {
-  FrameworkTraits traits = megatron_deepspeed();
-  traits.name = "megatron-lm";
-  traits.forward_kernels = 20;
-  traits.backward_kernels = 44;
-  traits.attention_core_kernels = 4;
-  traits.fused_kernels = true;
-  traits.gradient_bytes = traits.tied_gradient_bytes = 4;
-  traits.accumulate_bytes = 8;
-  return traits;
-}
-
-FrameworkTraits megatron_core() {
-  FrameworkTraits traits = megatron_lm();
-  traits.name = "megatron-core";
-  traits.launch_seconds = 10e-6;
-  traits.flash_attention = true;
-  traits.dropout = false;
-  traits.fused_loss = traits.keeps_weight_buffers = true;
-  traits.loss_bytes_per_logit = 30;
-  return traits;
-}
-
-FrameworkTraits llm_foundry() {
-  FrameworkTraits traits = with_gradients(megatron_core(), 2);  // mixed_precision: PURE
-  traits.name = "llm-foundry";
-  traits.keeps_weight_buffers = false;
-  traits.flash_rate = kTritonAttention;
-  return traits;
 }
 
 }  // namespace pipewright::planner

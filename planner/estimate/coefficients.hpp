@@ -1,12 +1,14 @@
-// Every number that the analytical estimate does not derive: rates of devices, of the fabric
-// between them, and traits of the training software. docs/cost-model.md has the same table with the
-// source of each; bench_accuracy judges them. Plain data; seconds, bytes and operations per second.
+// Every number that the analytical estimate does not derive, but for the traits of frameworks
+// (core/plan/framework.hpp): rates of devices and of the fabric between them. docs/cost-model.md
+// has the same table with the source of each; bench_accuracy judges them. Plain data; seconds,
+// bytes and operations per second.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
 #include "core/cluster/cluster.hpp"
+#include "core/plan/framework.hpp"
 
 namespace pipewright::planner {
 
@@ -23,10 +25,16 @@ struct DeviceRates {
   double matmul_efficiency = 0;         // of the peak, in a product that fills the device
   double memory_efficiency = 0;         // of the data sheet, in kernels that stream
   double link_efficiency = 1;           // of the links in a node, where their rate is a nominal one
+  double faster_in_8_bits = 0;          // dense products, against those of 16 bits; 0: it has none
+
+  /// Of dense products of numbers of so many bytes, in operations per second.
+  double product_rate(double bytes) const {
+    return peak_flops * matmul_efficiency * (bytes < 2 ? faster_in_8_bits : 1);
+  }
 };
 
-/// "T4", "V100", "A100", "H100", "H200", "B200", alone or within a longer name ("NVIDIA
-/// A100-SXM4-80GB"). Throws InputError for one that is not known.
+/// A name such as "A100" or "GB200", alone or within a longer one ("NVIDIA A100-SXM4-80GB"). Throws
+/// InputError for one that is not known.
 DeviceRates device_rates(std::string_view name);
 std::vector<std::string_view> device_rate_names();
 
@@ -57,52 +65,11 @@ Machine nvlink_machine(std::string_view device, double network_bytes_per_second)
 /// of the device's own. Throws InputError for a device without rates.
 Machine machine_of(const Cluster& cluster);
 
+/// Throws InputError where a device has no products of the framework's numbers.
+void require_products(const Machine& machine, const FrameworkTraits& framework);
+
 /// The same with its nodes in another order (nodes_in_order()).
 Machine in_order(const Machine& machine, const std::vector<int>& nodes);
-
-/// What the training framework does with the same model.
-struct FrameworkTraits {
-  std::string_view name;
-  double launch_seconds = 0;  // host time to start one kernel
-  int forward_kernels = 0, backward_kernels = 0, attention_core_kernels = 0;  // of a block
-  int embedding_kernels = 18, head_kernels = 42;  // both directions; with the loss
-  bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
-  bool flash_attention = false;  // no score ever reaches memory
-  double flash_rate = 1;         // of FlashAttention-2's (kFlashForward)
-  bool dropout = true;
-  bool fused_loss = false;            // softmax and cross entropy write over the logits
-  bool keeps_weight_buffers = false;  // Transformer Engine; planner/estimate/memory_estimate.cpp
-  bool pads_vocabulary = true;        // to what tensor cores load well, as Megatron-LM does
-  double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
-  double gradient_bytes = 2;          // of a weight's gradient that is kept and reduced
-  double tied_gradient_bytes = 2;     // of a shared embedding's, added up between two stages
-  double accumulate_bytes = 0;        // traffic to add a micro-batch's gradient to it
-  double reduction_bytes = 0;         // traffic of the copies that a weight's reduction makes
-  double optimizer_bytes = 0;         // traffic of a weight's update
-  double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
-  // Between stages (planner/estimate/stage_messages.hpp):
-  bool waits_for_messages = false;     // the device stands still while long ones move, both ways
-  bool sends_mask = false;             // the attention mask goes along, a square of the sequence
-  bool gathers_activations = false;    // sent in parts by tensor parallel ranks, then put together
-  bool sends_whole_gradients = false;  // every tensor parallel rank sends all of them, not its part
-};
-/// Megatron-DeepSpeed with PyTorch's own kernels, as vTrain and AMP ran it.
-FrameworkTraits megatron_deepspeed();
-/// The same with DeepSpeed 0.3 as AMP's authors changed it (DachengLi1/AMP): reduces 32-bit
-/// gradients, and times every message, for which it waits for the device.
-FrameworkTraits megatron_deepspeed_timed();
-/// Megatron-LM with its fused kernels, 2021 to 2022.
-FrameworkTraits megatron_lm();
-/// Megatron core with Transformer Engine, from 2023 on.
-FrameworkTraits megatron_core();
-/// MosaicML's llm-foundry of 2023 on Composer: PyTorch's FSDP, flash attention in Triton.
-FrameworkTraits llm_foundry();
-/// By its name; `gradient_type` as in a job's grad_accum_dtype, "": the framework's own. Throws
-/// InputError with a suggestion.
-FrameworkTraits framework_traits(std::string_view name, std::string_view gradient_type = "");
-/// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
-/// sum reads and writes the sum, and the update reads it.
-FrameworkTraits with_gradients(FrameworkTraits traits, double bytes);
 
 // Of collectives (measured: nccl-tests on 8 A100, golden/measured/nccl_allreduce_a100.json): a
 // message too small to fill the ring costs this much more than bytes over bandwidth.
@@ -135,8 +102,5 @@ inline constexpr double kOverlapOrder = 4;
 inline constexpr double kOverlapOrderOfGroups = 2;
 /// Flash attention's rate, against that of a plain product.
 inline constexpr double kFlashForward = 0.75, kFlashBackward = 0.65;
-/// The first flash attention in Triton, against FlashAttention-2, which is 1.3 to 2.5 times as fast
-/// (arXiv:2307.08691 §4): the geometric mean.
-inline constexpr double kTritonAttention = 1 / 1.8;
 
 }  // namespace pipewright::planner

@@ -30,8 +30,7 @@ double seconds_by_tiles(const DeviceRates& device, const Matmul& matmul) {
   if (device.tries_tiles && matmul.depth > 128) {
     area = std::min(padded(rows, columns), small_tiles * kSmallTilePenalty);
   }
-  return 2 * area * (matmul.depth + kMatmulStartDepth) /
-         (device.peak_flops * device.matmul_efficiency);
+  return 2 * area * (matmul.depth + kMatmulStartDepth) / device.product_rate(matmul.bytes);
 }
 
 }  // namespace
@@ -42,10 +41,10 @@ double stream_seconds(const DeviceRates& device, double bytes) {
 
 double matmul_seconds(const DeviceRates& device, const Matmul& matmul) {
   if (matmul.flops() <= 0) return 0;
-  const double elements =
-      matmul.count *
-      (matmul.rows * matmul.depth + matmul.depth * matmul.columns + matmul.rows * matmul.columns);
-  return std::max(seconds_by_tiles(device, matmul), stream_seconds(device, 2 * elements));
+  const double read = matmul.depth * (matmul.rows + matmul.columns),
+               written = matmul.rows * matmul.columns;
+  return std::max(seconds_by_tiles(device, matmul),
+                  stream_seconds(device, matmul.count * (matmul.bytes * read + 2 * written)));
 }
 
 double slower_unaligned(double side) {
@@ -53,11 +52,12 @@ double slower_unaligned(double side) {
 }
 
 double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul) {
-  return matmul_seconds(device, {matmul.depth, matmul.columns, matmul.rows, matmul.count});
+  return matmul_seconds(device,
+                        {matmul.depth, matmul.columns, matmul.rows, matmul.count, matmul.bytes});
 }
 
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul) {
-  const Matmul by_weights{matmul.rows, matmul.depth, matmul.columns, matmul.count};
+  const Matmul by_weights{matmul.rows, matmul.depth, matmul.columns, matmul.count, matmul.bytes};
   return matmul_seconds(device, by_weights) + matmul_weight_seconds(device, matmul);
 }
 

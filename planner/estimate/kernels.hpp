@@ -6,9 +6,10 @@
 
 namespace pipewright::planner {
 
-/// `count` products (rows x depth) · (depth x columns) of 16-bit numbers in one kernel.
+/// `count` products (rows x depth) · (depth x columns) in one kernel; results have 16 bits.
 struct Matmul {
   double rows = 0, columns = 0, depth = 0, count = 1;
+  double bytes = 2;  // of a number that is read
 
   double flops() const { return 2 * rows * columns * depth * count; }
 };

@@ -12,8 +12,10 @@ NodeOrderContexts::NodeOrderContexts(const Job& job, const Architecture& model)
     asked_.push_back(read_node_order(job.cluster, text));
   if (asked_.empty()) asked_ = orders_;
   const FrameworkTraits framework =
-      framework_traits(job.strategy.framework, job.strategy.grad_accum_dtype);
+      with_products(with_gradients(job.strategy.framework, job.strategy.grad_accum_dtype),
+                    job.strategy.matmul_dtype);
   const Machine machine = machine_of(job.cluster);
+  require_products(machine, framework);
   for (const NodeOrder& order : orders_)
     contexts_.push_back({model, framework, in_order(machine, nodes_in_order(job.cluster, order))});
 }

@@ -42,7 +42,7 @@ class Searcher {
  private:
   void consider(const ParallelSetup& setup) {
     if (!exhaustive_ && result_.ranked.size() == keep_ &&
-        lower_bound(model_, machine_, setup) > result_.ranked.back().estimate.step) {
+        lower_bound(model_, framework_, machine_, setup) > result_.ranked.back().estimate.step) {
       left_out_.add(LeftOut::SlowerByBound);
       return;
     }
@@ -119,10 +119,11 @@ ParallelResult search_parallel(const Architecture& model, const FrameworkTraits&
   return Searcher(model, framework, machine, space, keep, exhaustive).run();
 }
 
-double lower_bound(const Architecture& model, const Machine& machine, const ParallelSetup& setup) {
+double lower_bound(const Architecture& model, const FrameworkTraits& framework,
+                   const Machine& machine, const ParallelSetup& setup) {
   double rate = 0;
   for (const NodeRates& node : machine.nodes) {
-    rate = std::max(rate, node.device.peak_flops * node.device.matmul_efficiency);
+    rate = std::max(rate, node.device.product_rate(framework.product_bytes));
   }
   // A block without its attention's core, in the framework with the least to do around it.
   const auto seconds = [&](bool experts) {

@@ -39,6 +39,7 @@ ParallelResult search_parallel(const Architecture& model, const FrameworkTraits&
 
 /// No estimate of this setup is below it: the products of the busiest rank at the fitted rate,
 /// without waves, memory or messages.
-double lower_bound(const Architecture& model, const Machine& machine, const ParallelSetup& setup);
+double lower_bound(const Architecture& model, const FrameworkTraits& framework,
+                   const Machine& machine, const ParallelSetup& setup);
 
 }  // namespace pipewright::planner

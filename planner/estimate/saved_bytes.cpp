@@ -11,7 +11,7 @@ namespace {
 /// The products' inputs are whole on every tensor parallel rank unless the sequence is divided.
 double outside_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const BlockSizes& sizes) {
-  const double each = 4 + 4 + (framework.dropout ? 2 : 0);
+  const double each = 4 + 2 * framework.product_bytes + (framework.dropout ? 2 : 0);
   return each * sizes.rows * model.hidden / sizes.outside;
 }
 
@@ -26,7 +26,8 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double values =
       latent ? sizes.heads * sizes.value_width : sizes.key_heads * sizes.value_width;
   double bytes = 2 * rows * (sizes.heads * sizes.query_width + keys + values);
-  bytes += 2 * rows * sizes.heads * sizes.value_width;  // input of the product after attention
+  // Input of the product after attention.
+  bytes += framework.product_bytes * rows * sizes.heads * sizes.value_width;
   if (latent) {
     // Before and after the two narrow norms, and keys and values before they are put together.
     const LatentWidths& narrow = model.latent;
@@ -44,16 +45,18 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
   return bytes;
 }
 
-double feed_forward_bytes(const Architecture& model, const ParallelSetup& setup,
-                          const BlockSizes& sizes, bool experts) {
-  const double gates = model.gated ? 2 : 1;
-  if (!experts) return 2 * sizes.rows * (gates + 1) * model.ffn / sizes.tensor;
+double feed_forward_bytes(const Architecture& model, const FrameworkTraits& framework,
+                          const ParallelSetup& setup, const BlockSizes& sizes, bool experts) {
+  // What comes of the first product, and the second's input.
+  const double inner = 2 * (model.gated ? 2 : 1) + framework.product_bytes;
+  if (!experts) return sizes.rows * inner * model.ffn / sizes.tensor;
   const Experts& set = model.experts;
   // Those that a rank sends, and those that it computes.
   const double sent = sizes.rows * set.chosen / sizes.outside;
   const double copies = sizes.rows * set.chosen * setup.expert_tensor() / sizes.tensor;
-  const double shared = 2 * sizes.rows * (gates + 1) * set.shared_ffn / sizes.tensor;
-  const double routed = 2 * copies * ((gates + 1) * set.ffn / setup.expert_tensor() + model.hidden);
+  const double shared = sizes.rows * inner * set.shared_ffn / sizes.tensor;
+  const double routed =
+      copies * (inner * set.ffn / setup.expert_tensor() + framework.product_bytes * model.hidden);
   return shared + routed + 2 * sent * model.hidden + 8 * sizes.rows / sizes.outside * set.count;
 }
 
@@ -65,7 +68,7 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
   if (recompute == LayerRecompute::Whole) return 2 * sizes.rows * model.hidden;
   return outside_bytes(model, framework, sizes) +
          attention_bytes(model, framework, setup, sizes, recompute) +
-         feed_forward_bytes(model, setup, sizes, with_experts);
+         feed_forward_bytes(model, framework, setup, sizes, with_experts);
 }
 
 }  // namespace pipewright::planner

@@ -62,14 +62,14 @@ double bytes_until_weight(const EstimateContext& context, const ParallelSetup& s
                           bool experts) {
   const BlockWork work = block_work(context.model, context.framework, setup, experts);
   const BlockSizes sizes = block_sizes(context.model, setup);
-  double numbers = 0;
+  double bytes = 0;
   for (int p = 0; p < work.products_used; ++p) {
     const Matmul& product = work.products[static_cast<std::size_t>(p)];
     const bool is_wide = product.depth == context.model.hidden;
-    numbers += product.count * product.rows *
-               (product.depth / (is_wide ? sizes.outside : 1) + product.columns);
+    bytes += product.bytes * product.count * product.rows *
+             (product.depth / (is_wide ? sizes.outside : 1) + product.columns);
   }
-  return 2 * numbers;
+  return bytes;
 }
 
 struct KeptActivations {

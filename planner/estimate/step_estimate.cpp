@@ -20,8 +20,7 @@ NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int r
     seen = n;
     const NodeRates& node = machine.node(n);
     const double memory = std::min(slow.device.memory_bytes, node.device.memory_bytes);
-    if (node.device.peak_flops * node.device.matmul_efficiency <
-        slow.device.peak_flops * slow.device.matmul_efficiency) {
+    if (node.device.product_rate(2) < slow.device.product_rate(2)) {
       slow.device = node.device;
     }
     slow.device.memory_bytes = memory;

@@ -61,7 +61,11 @@ std::string layer_beyond_gpt(const Model& model) {
 
 PlanFacts facts_of(const Plan& plan) {
   PlanFacts facts;
-  facts.model = plan.architecture ? plan.architecture : architecture_of(plan.model);
+  facts.model = plan.architecture;
+  // Of Llama's layers an architecture leaves out what these tools would have to be told: the base
+  // of rotary positions, how a router chooses.
+  if (const auto read = architecture_of(plan.model); !facts.model && read && !read->gated)
+    facts.model = read;
   facts.tensor = plan.mesh.size("tp");
   facts.context = plan.mesh.size("cp");
   facts.data = plan.mesh.size("dp");

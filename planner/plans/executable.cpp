@@ -10,12 +10,20 @@
 namespace pipewright::planner {
 
 std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup& parallel) {
+  const auto estimated = estimated_architecture(job);
   std::vector<std::string> missing;
   // Its times are of sums after every micro-batch, which the executor does not make.
-  if (parallel.zero > 1 && estimated_architecture(job))
+  if (parallel.zero > 1 && estimated)
     missing.push_back("ZeRO stage " + std::to_string(parallel.zero));
+  if (!job.strategy.matmul_dtype.empty())
+    missing.push_back("products in " + job.strategy.matmul_dtype);
   if (job.architecture && !can_be_trained(*job.architecture))
     missing.push_back("the layers of " + job.architecture->name);
+  // The estimate divides each expert among them; the executor's layers hold whole ones (decision
+  // 34).
+  if (parallel.tensor > 1 && estimated && estimated->experts.count > 0)
+    missing.push_back("experts that " + std::to_string(parallel.tensor) +
+                      " tensor parallel ranks divide");
   if (missing.empty() && !tensor_fault(job.model, parallel.tensor).empty())
     missing.push_back("layers of this model for tp " + std::to_string(parallel.tensor));
   if (missing.empty() && parallel.sequence_parallel &&

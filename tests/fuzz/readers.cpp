@@ -151,7 +151,7 @@ void read_packed(std::string_view bytes) {
 
 constexpr char kModel[] = "model", kCluster[] = "cluster", kProfile[] = "profile", kPlan[] = "plan",
                kOrder[] = "order", kJob[] = "job", kArchitecture[] = "architecture",
-               kGraph[] = "graph";
+               kFramework[] = "framework", kGraph[] = "graph";
 
 }  // namespace
 
@@ -164,6 +164,7 @@ const std::vector<Reader>& readers() {
       {kOrder, read_document<kOrder>},
       {kJob, read_document<kJob>},
       {kArchitecture, read_document<kArchitecture>},
+      {kFramework, read_document<kFramework>},
       {kGraph, read_document<kGraph>},
       {"order_csv", read_order_rows},
       {"trace", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.json"); }},

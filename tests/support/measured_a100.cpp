@@ -3,6 +3,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "core/plan/framework_json.hpp"
 #include "tests/support/measured_rows.hpp"
 
 namespace pipewright::test {
@@ -25,7 +26,7 @@ MeasuredCase vtrain_case(const VtrainRow& row, LayerRecompute recompute) {
   MeasuredCase result;
   result.model =
       gpt_architecture("gpt", row.hidden, row.blocks, row.heads, kMegatronVocabulary, row.sequence);
-  result.framework = planner::megatron_deepspeed();
+  result.framework = megatron_deepspeed();
   result.machine = planner::nvlink_machine("A100", 100e9);  // 800 Gb/s a node, says the file
   ParallelSetup& setup = result.setup;
   setup.tensor = row.tensor;
@@ -93,6 +94,8 @@ MeasuredTable vtrain_single_node(const std::filesystem::path& folder) {
                           "work cannot meet rows on both sides of such a contradiction.",
                       .target_percent = 6,
                       .cases = {}};
+  const Json named = PIPEWRIGHT_SOURCE_DIR "/examples/framework.json";
+  const FrameworkTraits framework = read_framework(JsonCursor(named, ""));
   auto file = open_measured(folder / table.file);
   std::string line;
   std::getline(file, line);  // names of the columns
@@ -110,8 +113,7 @@ MeasuredTable vtrain_single_node(const std::filesystem::path& folder) {
     // for three reads and a write, 12 back for filling the gradient and what the softmax reads and
     // writes.
     next.model.vocabulary = 50257;
-    next.framework.pads_vocabulary = false;
-    next.framework.loss_bytes_per_logit = 20;
+    next.framework = framework;
     next.fitted = is_fitted(table, kFittedOfSingle);
     table.cases.push_back(std::move(next));
   }
@@ -138,7 +140,7 @@ MeasuredCase paper_case(const PaperModel& model, std::string what, LayerRecomput
   row.name = std::string(model.name) + ", " + what;
   row.model = gpt_architecture(std::string(model.name), model.hidden, model.blocks, model.heads,
                                kMegatronVocabulary, 2048);
-  row.framework = planner::megatron_lm();
+  row.framework = megatron_lm();
   row.machine = planner::nvlink_machine("A100", 200e9);  // Selene: eight ports of 200 Gb/s
   row.setup.tensor = 8;
   row.setup.pipeline = model.pipeline;
@@ -259,7 +261,7 @@ MeasuredTable megatron_sc21(const std::filesystem::path& folder) {
                       .target_percent = 0,
                       .cases = {}};
   const auto add = [&](MeasuredCase row, int batch) {
-    row.framework = planner::megatron_lm();
+    row.framework = megatron_lm();
     row.machine = planner::nvlink_machine("A100", 200e9);
     row.setup.recompute.of_all = LayerRecompute::Whole;
     row.candidates = with_sizes_and_chunks(row.setup, row.model.blocks, batch, {1, 2, 4, 8, 16},

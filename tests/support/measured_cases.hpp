@@ -21,7 +21,7 @@ struct MeasuredCase {
   std::string name;
   std::string choice_group;  // rows with the same text are choices for one job; empty: none
   Architecture model;
-  planner::FrameworkTraits framework;
+  FrameworkTraits framework;
   planner::Machine machine;
   planner::ParallelSetup setup;
   std::vector<planner::ParallelSetup> candidates;

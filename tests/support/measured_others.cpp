@@ -65,7 +65,7 @@ MeasuredCase b200_case(const std::string& name) {
   MeasuredCase row;
   row.name = name;
   row.model = b200_model(name, numbers);
-  row.framework = planner::megatron_core();
+  row.framework = megatron_core();
   row.machine = planner::nvlink_machine("B200", 400e9);
   ParallelSetup& setup = row.setup;
   setup.tensor = degree("tp");
@@ -138,7 +138,7 @@ void add_amp_rows(MeasuredTable& table, const Document& document, const planner:
     if (r.at("measured_s").is_null()) continue;  // the run failed
     MeasuredCase row;
     row.model = gpt_architecture("gpt2-345m", 1024, 24, 16, 52256, 1024);
-    row.framework = planner::megatron_deepspeed_timed();
+    row.framework = megatron_deepspeed_timed();
     row.machine = machine;
     ParallelSetup& setup = row.setup;
     setup.tensor = r.at("tp").get<int>();
@@ -228,7 +228,7 @@ MeasuredTable aceso_v100(const std::filesystem::path& folder) {
     MeasuredCase row;
     row.name = std::string(size.name) + " on " + std::to_string(size.gpus);
     row.model = gpt_architecture(row.name, size.hidden, size.blocks, size.heads, 51200, 2048);
-    row.framework = planner::megatron_lm();
+    row.framework = megatron_lm();
     row.framework.gradient_bytes = 2;
     row.machine = planner::nvlink_machine("V100", 12.5e9);
     for (int tensor = 1; tensor <= std::min(8, size.gpus); tensor *= 2) {
@@ -276,7 +276,7 @@ MeasuredTable megatron_core_h100(const std::filesystem::path& folder) {
     row.name = r.at("params").get<std::string>() + " on " + std::to_string(whole("gpus"));
     row.model = gpt_architecture("gpt", whole("hidden"), whole("layers"), whole("heads"),
                                  vocabulary, sequence);
-    row.framework = planner::megatron_core();
+    row.framework = megatron_core();
     row.machine = planner::nvlink_machine("H100", 400e9);
     row.setup.tensor = whole("tp");
     row.setup.pipeline = whole("pp");

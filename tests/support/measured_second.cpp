@@ -48,7 +48,7 @@ bool agrees(const Document& row, const ParallelSetup& setup) {
          setup.data * setup.micro_batch_size * setup.micro_batches == row.at("gbs").get<int>();
 }
 
-constexpr const char* kFewBits = "numbers of 8 or 4 bits";
+constexpr const char* kFewBits = "numbers of 4 bits, or of 8 in blocks with scales";
 
 /// Counts a row that the estimate cannot be asked for.
 std::nullopt_t without(MeasuredTable& table, const char* reason) {
@@ -65,7 +65,8 @@ void add(MeasuredTable& table, MeasuredCase row, const Document& of) {
     ++table.left_out["refused: " + refused->sentence];
   } else {
     row.name = row.model.name + " l" + std::to_string(row.model.blocks) + " on " +
-               std::to_string(setup.devices()) + " " + degrees_text(setup);
+               std::to_string(setup.devices()) + " " + degrees_text(setup) +
+               (row.framework.product_bytes < 2 ? " fp8" : "");
     table.cases.push_back(std::move(row));
   }
 }
@@ -89,15 +90,18 @@ Architecture gpt_like(std::string name, int hidden, int blocks, int heads, int k
 
 /// Widths as the files' "architectures" have them, and of the models' own pages.
 std::optional<Architecture> recipe_model(const std::string& name) {
-  if (name.starts_with("llama3.1-405b")) {
+  if (name.starts_with("llama3.1-405b") || name == "LLAMA3.1_405B") {
     Architecture model = architecture_preset("llama3-405b");
     model.key_value_heads = 16;
     return model;
   }
-  if (name.starts_with("llama3.1-70b")) return architecture_preset("llama3-70b");
-  if (name.starts_with("llama3.1-8b")) return architecture_preset("llama3-8b");
+  if (name.starts_with("llama3.1-70b") || name == "LLAMA3_70B")
+    return architecture_preset("llama3-70b");
+  if (name.starts_with("llama3.1-8b") || name == "LLAMA3_8B")
+    return architecture_preset("llama3-8b");
   if (name.starts_with("gpt3-175b")) return architecture_preset("gpt3-175b");
-  if (name.starts_with("deepseek_v3") || name.starts_with("DeepSeek V3")) {
+  if (name.starts_with("deepseek_v3") || name.starts_with("DeepSeek V3") ||
+      name.starts_with("DeepSeekV3")) {
     return architecture_preset("deepseek-v3");
   }
   if (name.starts_with("nemotron-340b")) return gpt_like(name, 18432, 96, 96, 8, 73728, 256000);
@@ -130,10 +134,8 @@ std::optional<Architecture> recipe_model(const std::string& name) {
 std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& row,
                                         const std::string& device, const char* seconds) {
   const std::string precision = text_of(row, "precision");
-  if (precision.starts_with("FP8") || precision == "MXFP8" || precision == "NVFP4") {
+  if (precision == "FP8-MX" || precision == "MXFP8" || precision == "NVFP4")
     return without(table, kFewBits);
-  }
-  if (device != "H100" && device != "B200") return without(table, "a device without rates");
   if (number_or(row, "gbs", 0) == 0 || number_or(row, "mbs", 0) == 0)
     return without(table, "no batch or micro-batch");
   if (row.value("superseded", false)) return without(table, "superseded on its page");
@@ -148,8 +150,12 @@ std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& ro
   result.model = *model;
   result.model.sequence = row.at("seq");
   result.model.blocks = number_or(row, "layers", result.model.blocks);
-  result.framework = planner::megatron_core();
+  result.framework = with_products(megatron_core(), precision.starts_with("FP8") ? "fp8" : "");
   result.machine = planner::nvlink_machine(device, 400e9);  // eight ports of 400 Gb/s
+  if (device.starts_with("GB")) {  // 64 of the 72 devices of a rack, each with its port
+    result.machine.devices_per_node = 64;
+    result.machine.nodes.front().network_bytes_per_second *= 8;
+  }
   result.setup = setup_of(row);
   // The tag v25.04 prints no interleaving here; the tags before and after it print 12.
   if (name.starts_with("nemotron-340b")) result.setup.chunks = 12;
@@ -183,7 +189,7 @@ std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) 
   row.model = gpt_architecture("bloom", hidden, r.at("layers"),
                                number_or(r, "heads", hidden % 96 == 0 ? 96 : 64), 250880, 2048);
   row.model.learned_positions = false;
-  row.framework = planner::megatron_deepspeed();
+  row.framework = megatron_deepspeed();
   row.machine = planner::nvlink_machine("A100", 50e9);  // four ports of 100 Gb/s
   row.setup = setup_of(r);
   row.setup.recompute.of_all = LayerRecompute::Whole;
@@ -197,9 +203,8 @@ std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
   if (r.find("note") != r.end()) return without(table, "the row does not agree with itself");
   MeasuredCase row;
   row.model = gpt_architecture("gpt", r.at("hidden"), r.at("layers"), 32, 50257, 1024);
-  row.framework = text_of(r, "framework").starts_with("Megatron-LM")
-                      ? planner::megatron_lm()
-                      : planner::megatron_deepspeed();
+  row.framework =
+      text_of(r, "framework").starts_with("Megatron-LM") ? megatron_lm() : megatron_deepspeed();
   row.machine = planner::nvlink_machine("V100", 50e9);  // four ports of 100 Gb/s
   row.machine.devices_per_node = 4;
   if (text_of(r, "device").starts_with("V100 16GB"))
@@ -210,12 +215,11 @@ std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
   return row;
 }
 
-std::optional<MeasuredCase> fsdp_case(MeasuredTable& table, const Document& r) {
-  if (r.at("precision") == "amp_fp8") return without(table, kFewBits);
+std::optional<MeasuredCase> fsdp_case(MeasuredTable& /*table*/, const Document& r) {
   const std::string device = r.at("device");
   MeasuredCase row;
   row.model = mpt(r);
-  row.framework = planner::llm_foundry();
+  row.framework = with_products(llm_foundry(), r.at("precision") == "amp_fp8" ? "fp8" : "");
   const bool hopper = device.starts_with("h100");
   const char* name = hopper ? "H100" : device == "a100_40gb" ? "A100-SXM4-40GB" : "A100";
   row.machine = planner::nvlink_machine(name, hopper ? 400e9 : 200e9);
@@ -229,14 +233,18 @@ std::optional<MeasuredCase> fsdp_case(MeasuredTable& table, const Document& r) {
 std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
   auto row = recipe_case(table, r, text_of(r, "device"), "step_s");
   // As the collection's own page says, all of these recipes have grad_sync_dtype: bf16.
-  if (row) row->framework = planner::with_gradients(row->framework, 2);
+  if (row) row->framework = with_gradients(row->framework, 2);
   return row;
 }
 
 std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r) {
   if (text_of(r, "precision").empty()) return without(table, "no number format");
+  const int sharded = number_or(r, "fsdp", 0);
+  if (sharded == 1) return without(table, "a sharding group of one");
   const std::string system = text_of(r, "system");
-  return recipe_case(table, r, system.substr(system.find('-') + 1), "step_s_derived");
+  auto row = recipe_case(table, r, system.substr(system.find('-') + 1), "step_s_derived");
+  if (row && sharded > 1) row->setup.zero = 3;
+  return row;
 }
 
 std::optional<MeasuredCase> automodel_case(MeasuredTable& table, const Document& r) {

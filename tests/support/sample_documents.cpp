@@ -4,6 +4,7 @@
 
 #include "core/model/architecture_json.hpp"
 #include "core/order/order_json.hpp"
+#include "core/plan/framework_json.hpp"
 #include "core/plan/job.hpp"
 #include "core/spmd/graph/graph_json.hpp"
 
@@ -202,7 +203,20 @@ Json estimated_job() {
                  "sharding_stage": [0, 1], "use_sequence_parallel": true,
                  "recompute": ["none", "by_stage"], "overlap_grad_reduce": true,
                  "rank_order": ["tp-cp-dp-pp", "tp-cp-pp-dp"], "framework": "megatron-lm",
-                 "grad_accum_dtype": "bfloat16", "node_order": "file"}})");
+                 "grad_accum_dtype": "bfloat16", "matmul_dtype": "fp8", "node_order": "file"}})");
+}
+
+Json own_framework() {
+  return parsed(R"({
+    "schema": "pipewright.framework/1", "name": "ours", "like": "megatron-deepspeed",
+    "sources": "counted", "launch_seconds": 2e-5, "forward_kernels": 21, "backward_kernels": 45,
+    "attention_core_kernels": 3, "embedding_kernels": 12, "head_kernels": 30,
+    "fused_kernels": true, "flash_attention": true, "flash_rate": 0.5, "dropout": false,
+    "fused_loss": true, "keeps_weight_buffers": true, "pads_vocabulary": false,
+    "loss_bytes_per_logit": 20.0, "product_bytes": 1.0, "gradient_bytes": 4.0, "tied_gradient_bytes": 4.0,
+    "accumulate_bytes": 8.0, "reduction_bytes": 28.0, "optimizer_bytes": 62.0,
+    "step_overhead_seconds": 0.001, "waits_for_messages": true, "sends_mask": true,
+    "gathers_activations": true, "sends_whole_gradients": true})");
 }
 
 std::vector<Cell> cells(std::initializer_list<const char*> texts) {
@@ -353,6 +367,7 @@ std::vector<Sample> sample_documents() {
            parsed(R"({"schema": "pipewright.architecture/1", "name": "mine", "preset": "llama3-8b",
                       "layers": 16, "sequence": 4096})")},
           {"architecture", "full", to_json(architecture_preset("deepseek-v3"))},
+          {"framework", "own", own_framework()},
           {"graph", "annotated", annotated_graph()},
           {"job", "flat", job()},
           {"job", "paddle", paddle_job()},
@@ -381,6 +396,9 @@ Json rewritten(const std::string& kind, const Json& document) {
   }
   if (kind == "architecture") {
     return to_json(read_architecture(cursor));
+  }
+  if (kind == "framework") {
+    return to_json(read_framework(cursor));
   }
   if (kind == "graph") {
     return to_json(spmd::read_graph(cursor));

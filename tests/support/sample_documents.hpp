@@ -17,8 +17,8 @@ Plan sample_plan();
 Profile sample_profile();
 
 struct Sample {
-  std::string
-      kind;  // "model", "cluster", "profile", "plan", "order", "job", "architecture", "graph"
+  std::string kind;  // "model", "cluster", "profile", "plan", "order", "job", "architecture",
+                     // "framework", "graph"
   std::string name;  // tells the samples of one kind apart
   Json document;
 };

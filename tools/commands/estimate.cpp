@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
-#include "core/plan/job.hpp"
+#include "core/plan/framework_json.hpp"
 #include "planner/estimate/parallel_search.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
@@ -182,8 +182,8 @@ void print_candidates(Session& session, const std::vector<ParallelCandidate>& ca
 }
 
 /// Where the best one's time and memory go.
-void print_parts(Session& session, const Architecture& model,
-                 const planner::FrameworkTraits& framework, const ParallelCandidate& best) {
+void print_parts(Session& session, const Architecture& model, const FrameworkTraits& framework,
+                 const ParallelCandidate& best) {
   const auto line = [&](const std::string& text) {
     session.print(wrapped(text, session.terminal().width, 0));
   };
@@ -212,18 +212,32 @@ void print_certificate(Session& session, const ParallelResult& result, Nanosecon
                 " configurations estimated in " + format_duration(elapsed) + "\n");
 }
 
+std::vector<std::string> framework_names() {
+  std::vector<std::string> names;
+  for (const FrameworkTraits& known : known_frameworks()) names.push_back(known.name);
+  return names;
+}
+
+FrameworkTraits named_framework(const std::string& text) {
+  const Json name = text;
+  return read_framework(JsonCursor(name, "--framework"));
+}
+
 int run_estimate(const Arguments& arguments, Session& session) {
   const Architecture model = model_of(arguments.positionals().front(), session);
   const Cluster cluster = named_cluster(arguments.text_or("--cluster", "dgx-a100"),
                                         arguments.integer_or("--devices", 1, kMostDevices, 0));
   for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
-  const planner::FrameworkTraits framework =
-      planner::framework_traits(arguments.text_or("--framework", std::string(kFrameworks.front())),
-                                arguments.text_or("--grad-accum-dtype", ""));
+  const planner::Machine machine = planner::machine_of(cluster);
+  const FrameworkTraits framework = with_products(
+      with_gradients(named_framework(arguments.text_or("--framework", megatron_core().name)),
+                     arguments.text_or("--grad-accum-dtype", "")),
+      arguments.text_or("--matmul-dtype", ""));
+  require_products(machine, framework);
   const bool exhaustive = arguments.has("--exhaustive");
   const auto before = std::chrono::steady_clock::now();
   const ParallelResult result =
-      search_parallel(model, framework, planner::machine_of(cluster), space_of(arguments, cluster),
+      search_parallel(model, framework, machine, space_of(arguments, cluster),
                       arguments.integer_or("--top", 1, 1000, 10), exhaustive);
   const Nanoseconds elapsed(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                 std::chrono::steady_clock::now() - before)
@@ -292,8 +306,13 @@ Command estimate_command() {
       {.group = "Job",
        .name = "--framework",
        .argument = "NAME",
-       .help = "whose kernels and memory (megatron-core)",
-       .choices = {kFrameworks.begin(), kFrameworks.end()},
+       .help = "whose kernels and memory (megatron-core), or a framework.json of your own",
+       .choices = framework_names()},
+      {.group = "Job",
+       .name = "--matmul-dtype",
+       .argument = "TYPE",
+       .help = "of products with weights (bf16)",
+       .choices = {"bf16", "fp8"},
        .checked = true},
       {.group = "Job",
        .name = "--grad-accum-dtype",

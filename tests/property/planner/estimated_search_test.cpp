@@ -43,7 +43,7 @@ Job random_job(std::uint32_t seed) {
   job.cluster.device.memory = Bytes(job.cluster.device.memory.value / one_of(1, 8, 40));
   job.global_batch = one_of(8, 16, 24);
   Strategy& strategy = job.strategy;
-  strategy.framework = seed % 2 == 0 ? "megatron-core" : "megatron-lm";
+  strategy.framework = seed % 2 == 0 ? megatron_core() : megatron_lm();
   strategy.overlap_grad_reduce = random() % 2 == 0;
   if (random() % 2 == 0) strategy.mp_degree = {"1", "2"};
   if (random() % 2 == 0) strategy.recompute = {"none", "full"};
@@ -150,7 +150,7 @@ TEST(EstimatedSearch, SimulatedOneFOneBAgreesWithTheClosedEstimate) {
     job.strategy.pp_degree = {"2", "4"};
     job.strategy.vpp_degree = {"1"};
     job.strategy.overlap_grad_reduce = false;  // the estimate hides it behind the busiest rank
-    const EstimateContext context{*job.architecture, framework_traits(job.strategy.framework),
+    const EstimateContext context{*job.architecture, job.strategy.framework,
                                   machine_of(job.cluster)};
     for (const Candidate& row : searched(job, 100000, true).ranked) {
       if (row.parallel.recompute.by_stage) continue;  // the closed estimate has one for all

@@ -36,6 +36,8 @@ Job random_job(std::uint32_t seed) {
   }
   const char* devices[] = {"V100", "A100", "H100", "B200"};
   job.machine = nvlink_machine(devices[random() % 4], one_of(25, 100, 200) * 1e9);
+  const bool has_8_bits = job.machine.nodes.front().device.faster_in_8_bits > 0;
+  if (has_8_bits && seed % 2 == 0) job.framework = with_products(job.framework, "fp8");
   job.machine.nodes.front().device.memory_bytes /= one_of(1, 4, 16);
   job.space.devices = one_of(4, 8, 16);
   job.space.global_batch = one_of(16, 32, 48);
@@ -72,7 +74,8 @@ TEST(ParallelSearch, TheBoundNeverExceedsTheEstimate) {
     const ParallelResult all =
         search_parallel(job.model, job.framework, job.machine, job.space, 100000, true);
     for (const ParallelCandidate& candidate : all.ranked) {
-      EXPECT_LE(lower_bound(job.model, job.machine, candidate.setup), candidate.estimate.step)
+      EXPECT_LE(lower_bound(job.model, job.framework, job.machine, candidate.setup),
+                candidate.estimate.step)
           << seed << ": " << describe(candidate.setup);
     }
   }

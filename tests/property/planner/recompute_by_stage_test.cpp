@@ -40,7 +40,7 @@ Job random_job(Draw& random) {
     job.architecture = model;
     job.model = model_of(model);
     job.cluster = cluster_preset("dgx-a100", 8);
-    job.strategy.framework = random.one_of("megatron-core", "megatron-lm");
+    job.strategy.framework = random.one_of(megatron_core(), megatron_lm());
   } else {
     job.model = model_preset(random.one_of("gpt-tiny", "mlp"));
     job.cluster = cluster_preset("dgx-a100", 8);

@@ -46,6 +46,58 @@ TEST(ReadJob, LeavesAllToTheTunerWhereNothingIsSaid) {
   EXPECT_EQ(job.auto_mode, AutoMode::Full);
 }
 
+Json estimated_job(const Json& framework) {
+  return {{"schema", "pipewright.job/1"},
+          {"model", "llama3-8b"},
+          {"cluster", "dgx-h100"},
+          {"global_batch", 64},
+          {"strategy", {{"framework", framework}}}};
+}
+
+TEST(ReadJob, AFrameworkByNameByFileAndInFull) {
+  EXPECT_EQ(read(estimated_job("megatron-lm")).strategy.framework.gradient_bytes, 4);
+
+  const Json own = {
+      {"schema", "pipewright.framework/1"}, {"name", "ours"},        {"like", "megatron-lm"},
+      {"launch_seconds", 1.5e-5},           {"forward_kernels", 17}, {"dropout", false}};
+  const fs::path folder = fs::temp_directory_path() / ("framework-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  write_file(folder / "ours.json", own.dump());
+  const Json by_file = estimated_job("ours.json");
+  const Job from_file = read_job(JsonCursor(by_file, (folder / "job.json").string()));
+  fs::remove_all(folder);
+  const Job in_full = read(estimated_job(own));
+
+  for (const Job& job : {from_file, in_full}) {
+    const FrameworkTraits& framework = job.strategy.framework;
+    EXPECT_EQ(framework.name, "ours");
+    EXPECT_EQ(framework.launch_seconds, 1.5e-5);
+    EXPECT_EQ(framework.forward_kernels, 17);
+    EXPECT_FALSE(framework.dropout);
+    EXPECT_EQ(framework.backward_kernels, megatron_lm().backward_kernels);
+    EXPECT_EQ(to_json(job).at("strategy").at("framework"), own);
+  }
+}
+
+TEST(ReadJob, SaysWhatIsWrongWithAFramework) {
+  const auto said = [](const Json& framework) {
+    return std::string(refusal([&] { read(estimated_job(framework)); }).what());
+  };
+  EXPECT_THAT(said("megatron"), HasSubstr("expected an object, a preset (megatron-core, "));
+  const Json own = {{"name", "ours"}, {"like", "megatron-lm"}};
+  const auto with = [&](const char* key, const Json& value) {
+    Json changed = own;
+    changed[key] = value;
+    return said(changed);
+  };
+  EXPECT_THAT(with("like", "megatron"), HasSubstr("/strategy/framework/like: expected one of"));
+  EXPECT_THAT(with("name", "megatron-core"), HasSubstr("a name of its own"));
+  EXPECT_THAT(with("launch_second", 1), HasSubstr("did you mean \"launch_seconds\"?"));
+  EXPECT_THAT(with("forward_kernels", 1.5), HasSubstr("/strategy/framework/forward_kernels"));
+  EXPECT_THAT(with("gradient_bytes", -4), HasSubstr("/strategy/framework/gradient_bytes"));
+  EXPECT_THAT(with("flash_rate", 0), HasSubstr("a rate above 0"));
+}
+
 TEST(ReadJob, PaddlesNamesFlatAndInsidePipeline) {
   const char* flat = R"({"pp_degree": 2, "accumulate_steps": [4, 8], "schedule_mode": "1F1B",
                          "vpp_degree": "auto", "mp_degree": 1})";

@@ -62,20 +62,30 @@ TEST(EstimatedJob, ValuesOfTheJobAreAllThatIsTried) {
 }
 
 TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
-  const Job llama = job_of("llama3-8b", "dgx-h100", 8, 64);
+  Job biased = job_of("llama3-8b", "dgx-h100", 8, 64);
+  biased.architecture->biases = true;
+  biased.model = model_of(*biased.architecture);
   ParallelSetup parallel;
   parallel.tensor = 2;
   parallel.sequence_parallel = true;
   parallel.zero = 3;
-  EXPECT_THAT(missing_everywhere(llama, parallel),
+  EXPECT_THAT(missing_everywhere(biased, parallel),
               ElementsAre("ZeRO stage 3", "the layers of llama3-8b"));
-  const Executable refused = executable_on_devices(llama, parallel).at("cpu");
+  const Executable refused = executable_on_devices(biased, parallel).at("cpu");
   EXPECT_EQ(refused.answer, Executable::Answer::No);
   EXPECT_THAT(to_text(refused), HasSubstr("not in the executor: ZeRO stage 3, "));
   const Job gpt = job_of("megatron-1.7b", "dgx-a100", 8, 64);
   EXPECT_EQ(executable_on_devices(gpt, {}).at("cpu"), Executable{});
   ParallelSetup divided;
   divided.tensor = 2;
+  EXPECT_EQ(executable_on_devices(job_of("llama3-8b", "dgx-h100", 8, 64), divided).at("cpu"),
+            Executable{});
+  for (const char* name : {"mixtral-8x7b", "deepseek-v3"}) {
+    const Job job = job_of(name, "dgx-h100", 8, 64);
+    EXPECT_EQ(executable_on_devices(job, {}).at("cpu"), Executable{}) << name;
+    EXPECT_THAT(missing_everywhere(job, divided),
+                ElementsAre("experts that 2 tensor parallel ranks divide"));
+  }
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cpu"), Executable{});
   EXPECT_EQ(to_text(executable_on_devices(gpt, divided).at("cuda")),
             "not in the executor: tensor parallelism on GPUs");

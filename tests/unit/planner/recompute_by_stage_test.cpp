@@ -54,7 +54,7 @@ Job gpt3_job() {
   job.model = model_of(*job.architecture);
   job.cluster = cluster_preset("dgx-a100", 64);
   job.global_batch = 96;
-  job.strategy.framework = "megatron-lm";
+  job.strategy.framework = megatron_lm();
   job.strategy.mp_degree = {"4"};
   job.strategy.pp_degree = {"16"};
   job.strategy.micro_batch_size = {"1"};

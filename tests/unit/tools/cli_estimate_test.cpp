@@ -62,6 +62,27 @@ TEST(Estimate, ReadsAModelAndAClusterFromFiles) {
   EXPECT_NE(result.out.find("configurations estimated in"), std::string::npos);
 }
 
+TEST(Estimate, ReadsAFrameworkFromAFile) {
+  const Folder folder;
+  std::ofstream(folder.path() / "slow.json")
+      << R"({"schema": "pipewright.framework/1", "name": "slow", "like": "megatron-core",
+             "step_overhead_seconds": 5})";
+  const auto step = [&](const std::string& framework) {
+    const auto result = pipewright(
+        "estimate llama3-8b --cluster dgx-h100 --global-batch 32 --json "
+        "--framework " +
+            framework,
+        folder);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out).at("best").at("step_ns").get<double>();
+  };
+  EXPECT_NEAR(step("slow.json") - step("megatron-core"), 5e9 - 3e6, 2);
+  const auto unknown =
+      pipewright("estimate llama3-8b --global-batch 32 --framework megatron-cor", folder);
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_NE(unknown.err.find("did you mean \"megatron-core\"?"), std::string::npos) << unknown.err;
+}
+
 TEST(Estimate, SaysNoWhereNothingFitsAndRefusesInWords) {
   const Folder folder;
   const auto large = pipewright("estimate gpt3-175b --devices 8 --global-batch 8", folder);

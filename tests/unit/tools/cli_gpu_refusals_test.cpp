@@ -39,9 +39,11 @@ void expect_plan_refused(const std::string& job, const std::string& words) {
                  "this plan does not run on CPUs: not in the executor: " + words);
 }
 
+/// Without a preset of that name the model is JSON.
 std::string job_on_a100s(const std::string& model, const std::string& strategy) {
-  return R"({"schema": "pipewright.job/1", "model": ")" + model +
-         R"(", "cluster": {"preset": "dgx-a100", "devices": 8}, "global_batch": 16,
+  const std::string quote = model.front() == '{' ? "" : "\"";
+  return R"({"schema": "pipewright.job/1", "model": )" + quote + model + quote +
+         R"(, "cluster": {"preset": "dgx-a100", "devices": 8}, "global_batch": 16,
              "strategy": )" +
          strategy + "}";
 }
@@ -86,9 +88,12 @@ TEST(GpuRefusals, APlanWithZero2IsRefusedInItsOwnWords) {
 }
 
 TEST(GpuRefusals, APlanWithBlocksOfItsOwnIsRefusedInItsOwnWords) {
-  expect_plan_refused(job_on_a100s("llama3-8b", R"({"mp_degree": 2, "sharding_stage": 0,
-                                                    "use_sequence_parallel": false})"),
-                      "the layers of llama3-8b\n");
+  expect_plan_refused(
+      job_on_a100s(R"({"schema": "pipewright.architecture/1", "name": "ours",
+                       "hidden": 2048, "layers": 8, "heads": 16, "gated": true, "biases": true,
+                       "vocabulary": 32000, "sequence": 1024})",
+                   R"({"mp_degree": 2, "sharding_stage": 0, "use_sequence_parallel": false})"),
+      "the layers of ours\n");
 }
 
 /// A plan that needs nothing but GPUs goes on to look for them, or is shown without one.

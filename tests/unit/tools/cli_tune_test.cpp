@@ -112,5 +112,54 @@ TEST(Tune, ThePlanNamesItsPolicy) {
   EXPECT_TRUE(Json::parse(shell("cat plan.json", folder).out).contains("policy"));
 }
 
+struct Shape {
+  const char* name;
+  const char* fields;    // of the architecture
+  const char* strategy;  // of the job
+};
+class TunedForGpus : public testing::TestWithParam<Shape> {};
+
+TEST_P(TunedForGpus, APlanTrainsOnCpusAsTheSerialRunDoes) {
+  const Folder folder;
+  folder.write("job.json",
+               R"({"schema": "pipewright.job/1", "cluster": {"preset": "dgx-h100", "devices": 8},
+  "global_batch": 8, "strategy": )" +
+                   std::string(GetParam().strategy) + R"(,
+  "model": {"schema": "pipewright.architecture/1", "hidden": 32, "layers": 4, "heads": 4,
+            "vocabulary": 256, "sequence": 16, )" +
+                   GetParam().fields + "}}");
+  const auto tuned = pipewright("tune job.json -q -o plan.json", folder);
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  const auto run = pipewright("run plan.json --data " PIPEWRIGHT_SOURCE_DIR
+                              "/LICENSE "
+                              "--numerics exact --verify --steps 2 --json",
+                              folder);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(Json::parse(run.out)["verify"]["bitwise"], true) << run.out;
+}
+
+const char* const kLlama = R"("kv_heads": 2, "ffn": 48, "gated": true, "biases": false,
+  "learned_positions": false, "tied_head": false)";
+const std::string kMixtral = kLlama + std::string(R"(, "experts": {"count": 4, "chosen": 2,
+  "ffn": 24})");
+const std::string kDeepSeek = kMixtral.substr(0, kMixtral.size() - 1) + R"(, "shared_ffn": 24,
+  "dense_layers": 1}, "latent_attention": {"query_rank": 16, "key_value_rank": 8,
+  "plain": 8, "rotary": 4, "value": 8})";
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, TunedForGpus,
+    testing::Values(
+        Shape{"gpt_cp", R"("ffn": 64)",
+              R"({"pp_degree": 2, "cp_degree": 2, "mp_degree": 1, "dp_degree": 2})"},
+        Shape{"llama", kLlama, R"({"pp_degree": 2, "mp_degree": 2, "dp_degree": 2,
+                                   "use_sequence_parallel": true, "sharding_stage": 1})"},
+        Shape{"llama_cp", kLlama, R"({"pp_degree": 2, "cp_degree": 2, "mp_degree": 2,
+                                      "use_sequence_parallel": false, "recompute": "full"})"},
+        Shape{"mixtral", kMixtral.c_str(), R"({"pp_degree": 2, "mp_degree": 1, "dp_degree": 4,
+                                               "ep_degree": 2, "schedule_mode": "zb-h1"})"},
+        Shape{"deepseek", kDeepSeek.c_str(), R"({"pp_degree": 2, "mp_degree": 1, "dp_degree": 4,
+                                                 "ep_degree": 4, "recompute": "full"})"}),
+    [](const auto& one) { return std::string(one.param.name); });
+
 }  // namespace cli_tune_test
 }  // namespace pipewright::test

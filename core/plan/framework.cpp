@@ -1,0 +1,89 @@
+#include "core/plan/framework.hpp"
+
+#include "core/order/element_type.hpp"
+
+namespace pipewright {
+
+std::vector<FrameworkTraits> known_frameworks() {
+  return {megatron_core(), megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
+          llm_foundry()};
+}
+
+FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {
+  const double more = bytes - traits.gradient_bytes;
+  traits.gradient_bytes = traits.tied_gradient_bytes = bytes;
+  traits.accumulate_bytes += 2 * more;
+  traits.optimizer_bytes += more;
+  return traits;
+}
+
+FrameworkTraits with_gradients(FrameworkTraits traits, std::string_view type) {
+  const ElementType* const known = element_type(type);
+  return known == nullptr ? traits : with_gradients(traits, static_cast<double>(known->bytes));
+}
+
+FrameworkTraits with_products(FrameworkTraits traits, std::string_view type) {
+  if (type != "fp8" || traits.product_bytes == 1) return traits;
+  traits.product_bytes = 1;
+  traits.forward_kernels += 2;
+  traits.backward_kernels += 4;
+  traits.optimizer_bytes += 4;
+  return traits;
+}
+
+FrameworkTraits megatron_deepspeed() {
+  return {.name = "megatron-deepspeed",
+          .launch_seconds = 33e-6,
+          .forward_kernels = 28,
+          .backward_kernels = 60,
+          .attention_core_kernels = 8,
+          .loss_bytes_per_logit = 52,
+          .gradient_bytes = 2,
+          .accumulate_bytes = 6,
+          .optimizer_bytes = 36,
+          .step_overhead_seconds = 3e-3};
+}
+
+FrameworkTraits megatron_deepspeed_timed() {
+  FrameworkTraits traits = megatron_deepspeed();
+  traits.name = "megatron-deepspeed-timed";
+  traits.gradient_bytes = 4;
+  traits.optimizer_bytes = 62;
+  traits.reduction_bytes = 28;
+  traits.waits_for_messages = traits.sends_mask = true;
+  traits.gathers_activations = traits.sends_whole_gradients = true;
+  return traits;
+}
+
+FrameworkTraits megatron_lm() {
+  FrameworkTraits traits = megatron_deepspeed();
+  traits.name = "megatron-lm";
+  traits.forward_kernels = 20;
+  traits.backward_kernels = 44;
+  traits.attention_core_kernels = 4;
+  traits.fused_kernels = true;
+  traits.gradient_bytes = traits.tied_gradient_bytes = 4;
+  traits.accumulate_bytes = 8;
+  return traits;
+}
+
+FrameworkTraits megatron_core() {
+  FrameworkTraits traits = megatron_lm();
+  traits.name = "megatron-core";
+  traits.launch_seconds = 10e-6;
+  traits.flash_attention = true;
+  traits.dropout = false;
+  traits.fused_loss = traits.keeps_weight_buffers = true;
+  traits.loss_bytes_per_logit = 30;
+  return traits;
+}
+
+FrameworkTraits llm_foundry() {
+  FrameworkTraits traits = with_gradients(megatron_core(), 2);  // mixed_precision: PURE
+  traits.name = "llm-foundry";
+  traits.keeps_weight_buffers = false;
+  traits.flash_rate = kTritonAttention;
+  return traits;
+}
+
+}  // namespace pipewright

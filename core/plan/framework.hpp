@@ -1,0 +1,68 @@
+// Traits of training frameworks: what each does with the same model. docs/cost-model.md has the
+// table with the source of each number; bench_accuracy judges them. Plain data; seconds and bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipewright {
+
+/// What the training framework does with the same model.
+struct FrameworkTraits {
+  std::string name;
+  std::string like;     // the known framework of which a user's own is a variant; "": it is one
+  std::string sources;  // of a user's numbers, in words
+  double launch_seconds = 0;  // host time to start one kernel
+  int forward_kernels = 0, backward_kernels = 0, attention_core_kernels = 0;  // of a block
+  int embedding_kernels = 18, head_kernels = 42;  // both directions; with the loss
+  bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
+  bool flash_attention = false;  // no score ever reaches memory
+  double flash_rate = 1;         // of FlashAttention-2's (kFlashForward)
+  bool dropout = true;
+  bool fused_loss = false;            // softmax and cross entropy write over the logits
+  bool keeps_weight_buffers = false;  // Transformer Engine; planner/estimate/memory_estimate.cpp
+  bool pads_vocabulary = true;        // to what tensor cores load well, as Megatron-LM does
+  double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
+  double product_bytes = 2;           // of a number that products with weights read; 1: FP8
+  double gradient_bytes = 2;          // of a weight's gradient that is kept and reduced
+  double tied_gradient_bytes = 2;     // of a shared embedding's, added up between two stages
+  double accumulate_bytes = 0;        // traffic to add a micro-batch's gradient to it
+  double reduction_bytes = 0;         // traffic of the copies that a weight's reduction makes
+  double optimizer_bytes = 0;         // traffic of a weight's update
+  double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
+  // Between stages (planner/estimate/stage_messages.hpp):
+  bool waits_for_messages = false;     // the device stands still while long ones move, both ways
+  bool sends_mask = false;             // the attention mask goes along, a square of the sequence
+  bool gathers_activations = false;    // sent in parts by tensor parallel ranks, then put together
+  bool sends_whole_gradients = false;  // every tensor parallel rank sends all of them, not its part
+};
+/// Megatron-DeepSpeed with PyTorch's own kernels, as vTrain and AMP ran it.
+FrameworkTraits megatron_deepspeed();
+/// The same with DeepSpeed 0.3 as AMP's authors changed it (DachengLi1/AMP): reduces 32-bit
+/// gradients, and times every message, for which it waits for the device.
+FrameworkTraits megatron_deepspeed_timed();
+/// Megatron-LM with its fused kernels, 2021 to 2022.
+FrameworkTraits megatron_lm();
+/// Megatron core with Transformer Engine, from 2023 on.
+FrameworkTraits megatron_core();
+/// MosaicML's llm-foundry of 2023 on Composer: PyTorch's FSDP, flash attention in Triton.
+FrameworkTraits llm_foundry();
+/// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
+/// sum reads and writes the sum, and the update reads it.
+FrameworkTraits with_gradients(FrameworkTraits traits, double bytes);
+/// … of the type that a job's grad_accum_dtype names; "": the framework's own.
+FrameworkTraits with_gradients(FrameworkTraits traits, std::string_view type);
+
+/// The same with products of the type that a job's matmul_dtype names ("fp8"; "": the framework's
+/// own): each update converts the weights, in both layouts, and a block starts more kernels.
+FrameworkTraits with_products(FrameworkTraits traits, std::string_view type);
+
+/// Those that a job can name, the default first.
+std::vector<FrameworkTraits> known_frameworks();
+
+/// The first flash attention in Triton, against FlashAttention-2, which is 1.3 to 2.5 times as fast
+/// (arXiv:2307.08691 §4): the geometric mean.
+inline constexpr double kTritonAttention = 1 / 1.8;
+
+}  // namespace pipewright
