@@ -29,6 +29,7 @@ struct ReshardStep {
   };
   Kind kind = Kind::Slice;
   int mesh_dim = -1;                          // of all but Exchange
+  std::vector<int> more_dims = {};            // that it goes along together with mesh_dim
   int axis = -1;                              // of the division that goes or comes
   int to_axis = -1;                           // AllToAll: of the one that comes
   std::vector<std::vector<int>> groups = {};  // ranks that take part together

@@ -104,6 +104,7 @@ Json to_json(const ReshardStep& step) {
 Json summary_of(const ReshardStep& step) {
   Json fields = {{"step", name_of(step.kind)}};
   if (step.mesh_dim != -1) fields["mesh_dim"] = step.mesh_dim;
+  if (!step.more_dims.empty()) fields["more_dims"] = step.more_dims;
   if (step.axis != -1) fields["axis"] = step.axis;
   if (step.to_axis != -1) fields["to_axis"] = step.to_axis;
   fields["bytes"] = step.bytes;
@@ -154,6 +155,7 @@ Json answer_to(const ReshardCase& reshard_case, const ReshardPlan& plan) {
 std::string text_of(const ReshardStep& step) {
   std::string text(name_of(step.kind));
   if (step.mesh_dim != -1) text += " along " + std::to_string(step.mesh_dim);
+  for (const int dim : step.more_dims) text += " and " + std::to_string(dim);
   if (step.bytes != 0) text += ", " + std::to_string(step.bytes) + " B";
   return text;
 }

@@ -6,16 +6,6 @@
 namespace pipewright::spmd {
 namespace {
 
-std::vector<std::vector<int>> groups_along(const ProcessMesh& mesh, int dim) {
-  std::vector<std::vector<int>> groups;
-  for (std::size_t place = 0; place < mesh.ranks.size(); ++place) {
-    if (mesh.coordinates(place)[static_cast<std::size_t>(dim)] != 0) continue;
-    std::vector<int>& group = groups.emplace_back();
-    for (const std::size_t other : mesh.line(place, dim)) group.push_back(mesh.ranks[other]);
-  }
-  return groups;
-}
-
 /// Elements that the busiest process sends or receives in a collective.
 std::int64_t busiest(const Shape& shape, const ReshardStep& step, const Distribution& from) {
   std::int64_t most = 0;
@@ -28,7 +18,7 @@ std::int64_t busiest(const Shape& shape, const ReshardStep& step, const Distribu
         most = std::max(most, after - before);
         break;
       case ReshardStep::Kind::AllReduce: {
-        const std::int64_t members = from.mesh.size(step.mesh_dim);
+        const auto members = static_cast<std::int64_t>(step.groups.front().size());
         most = std::max(most, 2 * (before - before / members));
         break;
       }
@@ -131,7 +121,7 @@ class StepsFrom {
 
   void add(ReshardStep step, Layout after) {
     step.after = {from_.mesh, std::move(after)};
-    step.groups = groups_along(from_.mesh, step.mesh_dim);
+    step.groups = groups_along(from_.mesh, {step.mesh_dim});
     step.bytes = prices_.element_bytes * busiest(shape_, step, from_);
     steps_.push_back(std::move(step));
   }
@@ -139,6 +129,75 @@ class StepsFrom {
   const Shape& shape_;
   const Distribution& from_;
   const Layout& target_;
+  const ReshardPrices& prices_;
+  std::vector<ReshardStep> steps_;
+};
+
+class JointSteps {
+ public:
+  JointSteps(const Shape& shape, const Distribution& from, const ReshardPrices& prices)
+      : shape_(shape), from_(from), prices_(prices) {}
+
+  std::vector<ReshardStep> all() && {
+    std::vector<int> partial;
+    for (const auto& [dim, reduction] : from_.layout.partial) partial.push_back(dim);
+    for (unsigned chosen = 1; chosen < 1U << partial.size(); ++chosen) {
+      std::vector<int> dims;
+      for (std::size_t at = 0; at < partial.size(); ++at) {
+        if ((chosen >> at & 1U) != 0) dims.push_back(partial[at]);
+      }
+      if (dims.size() > 1) reduce(dims);
+    }
+    for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
+      const std::vector<int>& dims = from_.layout.dims[axis];
+      for (std::size_t first = 0; first + 1 < dims.size(); ++first) {
+        gather({dims.begin() + static_cast<std::ptrdiff_t>(first), dims.end()}, axis);
+      }
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  void reduce(const std::vector<int>& dims) {
+    Layout whole = from_.layout;
+    for (const int dim : dims) whole.partial.erase(dim);
+    add({.kind = ReshardStep::Kind::AllReduce}, dims, whole);
+    for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
+      add({.kind = ReshardStep::Kind::ReduceScatter, .axis = static_cast<int>(axis)}, dims,
+          divided_further(whole, axis, dims));
+    }
+  }
+
+  /// `dims` are the last that divide `axis`.
+  void gather(const std::vector<int>& dims, std::size_t axis) {
+    Layout whole = from_.layout;
+    whole.dims[axis].resize(whole.dims[axis].size() - dims.size());
+    add({.kind = ReshardStep::Kind::AllGather, .axis = static_cast<int>(axis)}, dims, whole);
+    for (std::size_t other = 0; other < shape_.size(); ++other) {
+      if (other == axis) continue;
+      add({.kind = ReshardStep::Kind::AllToAll,
+           .axis = static_cast<int>(axis),
+           .to_axis = static_cast<int>(other)},
+          dims, divided_further(whole, other, dims));
+    }
+  }
+
+  static Layout divided_further(Layout layout, std::size_t axis, const std::vector<int>& dims) {
+    layout.dims[axis].insert(layout.dims[axis].end(), dims.begin(), dims.end());
+    return layout;
+  }
+
+  void add(ReshardStep step, const std::vector<int>& dims, Layout after) {
+    step.mesh_dim = dims.front();
+    step.more_dims.assign(dims.begin() + 1, dims.end());
+    step.groups = groups_along(from_.mesh, dims);
+    step.after = {from_.mesh, std::move(after)};
+    step.bytes = prices_.element_bytes * busiest(shape_, step, from_);
+    steps_.push_back(std::move(step));
+  }
+
+  const Shape& shape_;
+  const Distribution& from_;
   const ReshardPrices& prices_;
   std::vector<ReshardStep> steps_;
 };
@@ -192,6 +251,31 @@ std::optional<LocalPart> common_part(const LocalPart& one, const LocalPart& othe
     common.shape[axis] = end - begin;
   }
   return common;
+}
+
+std::vector<std::vector<int>> groups_along(const ProcessMesh& mesh, const std::vector<int>& dims) {
+  std::vector<std::vector<int>> groups;
+  for (std::size_t place = 0; place < mesh.ranks.size(); ++place) {
+    const std::vector<int> at = mesh.coordinates(place);
+    const auto stands_first = [&](int dim) { return at[static_cast<std::size_t>(dim)] == 0; };
+    if (!std::all_of(dims.begin(), dims.end(), stands_first)) continue;
+    std::vector<std::size_t> places = {place};
+    for (const int dim : dims) {
+      std::vector<std::size_t> more;
+      for (const std::size_t one : places) {
+        for (const std::size_t other : mesh.line(one, dim)) more.push_back(other);
+      }
+      places = std::move(more);
+    }
+    std::vector<int>& group = groups.emplace_back();
+    for (const std::size_t one : places) group.push_back(mesh.ranks[one]);
+  }
+  return groups;
+}
+
+std::vector<ReshardStep> joint_steps_from(const Shape& shape, const Distribution& from,
+                                          const ReshardPrices& prices) {
+  return JointSteps(shape, from, prices).all();
 }
 
 std::vector<ReshardStep> steps_from(const Shape& shape, const Distribution& from,

@@ -12,6 +12,15 @@ namespace pipewright::spmd {
 std::vector<ReshardStep> steps_from(const Shape& shape, const Distribution& from,
                                     const Layout& target, const ReshardPrices& prices);
 
+/// Collectives along several mesh dimensions at once: what they divide alike is gathered or goes to
+/// another dimension of the tensor, what is partial along all of them is summed.
+std::vector<ReshardStep> joint_steps_from(const Shape& shape, const Distribution& from,
+                                          const ReshardPrices& prices);
+
+/// The processes that differ along these mesh dimensions alone, group by group, by their ranks; the
+/// last dimension fastest.
+std::vector<std::vector<int>> groups_along(const ProcessMesh& mesh, const std::vector<int>& dims);
+
 /// To another layout, on the same or another mesh. Both have the same partial mesh dimensions, and
 /// where there are any, meshes of the same shape.
 ReshardStep exchange(const Shape& shape, const Distribution& from, const Distribution& to,

@@ -239,8 +239,9 @@ Command spmd_command() {
   command.summary = "distributed tensors: layouts, whole graphs, reshards, layers on meshes";
   command.examples = {{"spmd infer examples/spmd-cases.json", "what operators need and leave"},
                       {"spmd complete examples/graph-mlp.json", "the layouts of a whole graph"},
+                      {"spmd place examples/graph-mlp.json", "the cheapest way to divide it"},
                       {"spmd layers examples/spmd-layers.json", "where each layer is"}};
-  command.children = {infer_command(), spmd_complete_command(), reshard_command(), layers_command(),
+  command.children = {infer_command(), spmd_complete_command(), spmd_place_command(), reshard_command(), layers_command(),
                       cut_command()};
   return command;
 }

@@ -23,10 +23,18 @@ struct TensorAnnotation {
   std::optional<int> chunk_id = {};
 };
 
+/// Of a tensor that no operator makes.
+enum class TensorRole {
+  Activation,  // it comes from elsewhere, and its gradient goes back there
+  Parameter,   // it is trained
+  Constant,    // no gradient is asked for
+};
+
 struct GraphTensor {
   std::string name;
   Shape shape;
   std::string type;  // as core/order/element_type calls it
+  TensorRole role = TensorRole::Activation;
   TensorAnnotation annotation;
 };
 

@@ -122,10 +122,11 @@ class GraphReader {
     const auto members = value.members();
     if (members.size() > kMostTensors) value.fail("at most 10000 tensors");
     for (const auto& [name, fields] : members) {
-      fields.only({"shape", "type", "annotation"});
+      fields.only({"shape", "type", "role", "annotation"});
       GraphTensor tensor{.name = checked_name(fields, name),
                          .shape = read_shape(fields.at("shape")),
                          .type = read_name(fields.at("type")),
+                         .role = read_role(fields),
                          .annotation = {}};
       for (const JsonCursor& size : fields.at("shape").elements()) {
         if (size.value() < 1) size.fail("1 or more");
@@ -139,6 +140,14 @@ class GraphReader {
       tensors_[name] = graph_.tensors.size();
       graph_.tensors.push_back(std::move(tensor));
     }
+  }
+
+  static TensorRole read_role(const JsonCursor& tensor) {
+    const auto role = tensor.find("role");
+    if (!role) return TensorRole::Activation;
+    if (role->string() == "parameter") return TensorRole::Parameter;
+    if (role->string() == "constant") return TensorRole::Constant;
+    role->fail("\"parameter\" or \"constant\"");
   }
 
   void read_annotation(const JsonCursor& value, GraphTensor& tensor) {
@@ -210,6 +219,9 @@ class GraphReader {
       if (!fresh) {
         value.fail("tensors that no other operator makes; \"" + graph_.tensors[*tensor].name +
                    "\" is an output of \"" + maker->second + "\"");
+      }
+      if (graph_.tensors[*tensor].role != TensorRole::Activation) {
+        value.fail("tensors without a role; \"" + graph_.tensors[*tensor].name + "\" has one");
       }
     }
   }

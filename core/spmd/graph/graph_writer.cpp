@@ -83,6 +83,9 @@ Json to_json(const OperatorGraph& graph) {
   for (const GraphTensor& tensor : graph.tensors) {
     Json& fields = document["tensors"][tensor.name];
     fields = {{"shape", tensor.shape}, {"type", tensor.type}};
+    if (tensor.role != TensorRole::Activation) {
+      fields["role"] = tensor.role == TensorRole::Parameter ? "parameter" : "constant";
+    }
     Json annotation = to_json(tensor.annotation, graph);
     if (!annotation.empty()) fields["annotation"] = std::move(annotation);
   }
