@@ -169,7 +169,8 @@ Table Elimination::minimum(const std::vector<std::size_t>& tables, std::size_t v
     std::size_t at = values.size();
     while (at > 0) {
       --at;
-      for (std::size_t table = 0; table < tables.size(); ++table) places[table] += strides[table][at];
+      for (std::size_t table = 0; table < tables.size(); ++table)
+        places[table] += strides[table][at];
       if (++values[at] < sizes[at]) break;
       for (std::size_t table = 0; table < tables.size(); ++table) {
         places[table] -= strides[table][at] * sizes[at];
@@ -202,8 +203,8 @@ Assignment Elimination::assignment() const {
   Assignment assignment(order_.size());
   for (std::size_t depth = 0; depth < order_.size(); ++depth) {
     const std::vector<double> values = growth(depth, assignment);
-    assignment[variable_at(depth)] = static_cast<std::size_t>(
-        std::min_element(values.begin(), values.end()) - values.begin());
+    assignment[variable_at(depth)] =
+        static_cast<std::size_t>(std::min_element(values.begin(), values.end()) - values.begin());
   }
   return assignment;
 }

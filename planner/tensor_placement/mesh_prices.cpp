@@ -12,9 +12,8 @@ namespace {
 
 bool has_known_rates(const std::string& model) {
   const auto names = device_rate_names();
-  return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
-    return model.find(name) != std::string::npos;
-  });
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string_view name) { return model.find(name) != std::string::npos; });
 }
 
 ActionKind action_of(spmd::ReshardStep::Kind kind) {

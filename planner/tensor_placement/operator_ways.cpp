@@ -19,8 +19,7 @@ void for_each_choice(const spmd::ProcessMesh& mesh, std::size_t most,
   while (true) {
     act(choice);
     std::size_t dim = 0;
-    while (dim < choice.size() &&
-           (mesh.shape[dim] == 1 || ++choice[dim] > most)) {
+    while (dim < choice.size() && (mesh.shape[dim] == 1 || ++choice[dim] > most)) {
       choice[dim++] = 0;
     }
     if (dim == choice.size()) return;
@@ -57,10 +56,9 @@ class Ways {
   }
 
   std::vector<OperatorWay> all(const spmd::GraphOperator& completed) && {
-    const spmd::Equation equation =
-        equation_of(call_of(graph_, one_, spmd::Direction::Forward, prices_.mesh(),
-                            whole_layouts(graph_, one_.inputs),
-                            whole_layouts(graph_, one_.outputs)));
+    const spmd::Equation equation = equation_of(
+        call_of(graph_, one_, spmd::Direction::Forward, prices_.mesh(),
+                whole_layouts(graph_, one_.inputs), whole_layouts(graph_, one_.outputs)));
     const std::string letters = divisible(equation);
     for_each_choice(prices_.mesh(), letters.size(), [&](const auto& choice) {
       std::vector<spmd::Layout> layouts = whole_layouts(graph_, one_.inputs);
@@ -203,9 +201,8 @@ std::vector<bool> gradients_asked_for(const spmd::OperatorGraph& graph,
   }
   for (const std::size_t at : order) {
     const Tensors inputs = tensors_of(graph.operators[at].inputs);
-    const bool any = std::any_of(inputs.begin(), inputs.end(), [&](const auto& tensor) {
-      return tensor && asked[*tensor];
-    });
+    const bool any = std::any_of(inputs.begin(), inputs.end(),
+                                 [&](const auto& tensor) { return tensor && asked[*tensor]; });
     for (const auto& tensor : tensors_of(graph.operators[at].outputs)) {
       if (tensor && !any) asked[*tensor] = false;
     }

@@ -71,8 +71,7 @@ class Work {
       if (!tensors[place]) continue;
       const spmd::GraphTensor& tensor = graph_.tensors[*tensors[place]];
       parts.back() = local_part({tensor.shape, layouts[place]}, prices_.mesh(), 0).shape;
-      bytes.back() =
-          static_cast<double>(element_type(tensor.type)->bytes) * product(parts.back());
+      bytes.back() = static_cast<double>(element_type(tensor.type)->bytes) * product(parts.back());
     }
   }
 
@@ -119,9 +118,9 @@ class Work {
       const double places = product(out_.front()) / static_cast<double>(out_.front()[1]);
       return 2 * places * product(in_[1]);
     }
-    const spmd::Equation equation = equation_of(
-        call_of(graph_, one_, spmd::Direction::Forward, prices_.mesh(), inputs_,
-                whole_layouts(graph_, one_.outputs)));
+    const spmd::Equation equation =
+        equation_of(call_of(graph_, one_, spmd::Direction::Forward, prices_.mesh(), inputs_,
+                            whole_layouts(graph_, one_.outputs)));
     std::set<char> seen;
     double operations = 2;
     for (std::size_t place = 0; place < 2; ++place) {
@@ -138,8 +137,7 @@ class Work {
   /// Queries with keys and scores with values; of a causal one half of each square.
   double attention_operations() const {
     if (in_[0].size() != 4 || in_[1].size() != 4) return 0;
-    const bool causal =
-        one_.attributes.size() > 1 && one_.attributes[1] == spmd::Attribute(true);
+    const bool causal = one_.attributes.size() > 1 && one_.attributes[1] == spmd::Attribute(true);
     return (causal ? 2 : 4) * product(in_[0]) * static_cast<double>(in_[1][1]);
   }
 

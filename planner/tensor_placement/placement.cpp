@@ -52,7 +52,8 @@ spmd::OperatorGraph annotated(const spmd::OperatorGraph& graph, const PlacementP
 
 class Report {
  public:
-  Report(const spmd::OperatorGraph& graph, const PlacementProblem& problem, GraphPlacement& placement)
+  Report(const spmd::OperatorGraph& graph, const PlacementProblem& problem,
+         GraphPlacement& placement)
       : graph_(graph),
         problem_(problem),
         assignment_(*placement.found.assignment),
@@ -122,7 +123,7 @@ double GraphPlacement::gap() const {
 }
 
 GraphPlacement placed(const spmd::OperatorGraph& graph, const Cluster& cluster,
-                 std::int64_t limit_bytes) {
+                      std::int64_t limit_bytes) {
   if (graph.operators.empty()) throw InputError("the graph has no operators");
   const MeshPrices prices(cluster, mesh_of(graph));
   const PlacementProblem problem(graph, prices);
@@ -167,9 +168,8 @@ std::vector<OtherHome> homes_of(const spmd::OperatorGraph& graph, const Cluster&
   const auto at = static_cast<std::size_t>(found - names.begin());
   const MeshPrices prices(cluster, mesh_of(graph));
   const PlacementProblem problem(graph, prices);
-  const auto bounds =
-      bounds_of_homes(problem, at, static_cast<double>(placement.limit_bytes),
-                      placement.found.ns_of_a_byte);
+  const auto bounds = bounds_of_homes(problem, at, static_cast<double>(placement.limit_bytes),
+                                      placement.found.ns_of_a_byte);
   std::vector<OtherHome> homes;
   for (std::size_t home = 0; home < bounds.size(); ++home) {
     homes.push_back({problem.homes(at)[home], bounds[home]});

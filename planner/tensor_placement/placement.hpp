@@ -10,8 +10,8 @@ namespace pipewright::planner::tensor_placement {
 /// Of one operator. Times in nanoseconds.
 struct PlacedOperator {
   OperatorNanoseconds ns;
-  /// Of reshards between what it makes and how that lies, and those that it is the first to take by;
-  /// forward and backward.
+  /// Of reshards between what it makes and how that lies, and those that it is the first to take
+  /// by; forward and backward.
   double communication_ns = 0;
   std::int64_t communication_bytes = 0;  // of the busiest process
   std::int64_t bytes = 0;  // that are kept for what it makes and for what it is the first to take
@@ -44,7 +44,7 @@ struct GraphPlacement {
 /// Annotations stay. `limit_bytes` is for each device. Throws InputError: annotations that
 /// contradict each other, a graph on several meshes, ranks that the cluster does not have.
 GraphPlacement placed(const spmd::OperatorGraph& graph, const Cluster& cluster,
-                 std::int64_t limit_bytes);
+                      std::int64_t limit_bytes);
 
 /// The graph on a mesh of this shape with ranks from 0 on in place of its own. Throws InputError
 /// where it has several, or annotations that do not fit.

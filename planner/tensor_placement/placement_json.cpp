@@ -51,8 +51,8 @@ Json to_json(const GraphPlacement& placement) {
   }
   for (const GradientReshard& one : placement.gradients) {
     backward.push_back(message_to_json(graph, one.tensor,
-                                       one.is_made ? "gradient_to" : "gradient_from",
-                                       one.operators, one.plan, one.ns));
+                                       one.is_made ? "gradient_to" : "gradient_from", one.operators,
+                                       one.plan, one.ns));
   }
   return {{"verdict", placement.gap() == 0 ? "optimal" : "feasible"},
           {"ns", placement.found.totals.ns},

@@ -71,11 +71,11 @@ class PlacementProblem {
 
   const spmd::OperatorGraph& graph_;
   const MeshPrices& prices_;
-  std::vector<bool> gradients_;                           // by tensor
+  std::vector<bool> gradients_;                            // by tensor
   std::vector<std::shared_ptr<const LayoutMoves>> moves_;  // by tensor
-  std::vector<std::vector<OperatorWay>> ways_;            // by operator
-  std::vector<std::vector<spmd::Layout>> homes_;          // by tensor
-  std::vector<std::vector<Taker>> takers_;                // by tensor
+  std::vector<std::vector<OperatorWay>> ways_;             // by operator
+  std::vector<std::vector<spmd::Layout>> homes_;           // by tensor
+  std::vector<std::vector<Taker>> takers_;                 // by tensor
   Assignment of_completion_;
   FactorGraph factors_;
   bool is_exact_ = true;

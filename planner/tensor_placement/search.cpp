@@ -137,10 +137,9 @@ class BranchAndBound {
         if (least > limit_) choice.least_ns = kNever;
       }
     }
-    std::stable_sort(level.choices.begin(), level.choices.end(),
-                     [](const Choice& one, const Choice& other) {
-                       return one.least_ns < other.least_ns;
-                     });
+    std::stable_sort(
+        level.choices.begin(), level.choices.end(),
+        [](const Choice& one, const Choice& other) { return one.least_ns < other.least_ns; });
     return level;
   }
 

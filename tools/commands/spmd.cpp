@@ -241,8 +241,8 @@ Command spmd_command() {
                       {"spmd complete examples/graph-mlp.json", "the layouts of a whole graph"},
                       {"spmd place examples/graph-mlp.json", "the cheapest way to divide it"},
                       {"spmd layers examples/spmd-layers.json", "where each layer is"}};
-  command.children = {infer_command(), spmd_complete_command(), spmd_place_command(), reshard_command(), layers_command(),
-                      cut_command()};
+  command.children = {infer_command(),   spmd_complete_command(), spmd_place_command(),
+                      reshard_command(), layers_command(),        cut_command()};
   return command;
 }
 

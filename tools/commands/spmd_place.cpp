@@ -1,4 +1,5 @@
-// pipewright spmd place: how a graph's operators and tensors are divided so that a step takes least.
+// pipewright spmd place: how a graph's operators and tensors are divided so that a step takes
+// least.
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -70,8 +71,7 @@ void print_operators(const placing::GraphPlacement& placement, Session& session)
                {"kept", Align::Right}});
   for (std::size_t at = 0; at < placement.operators.size(); ++at) {
     const spmd::GraphOperator& one = placement.completion.graph.operators[at];
-    const spmd::ProcessMesh& mesh =
-        placement.completion.graph.meshes[*one.annotation.mesh].mesh;
+    const spmd::ProcessMesh& mesh = placement.completion.graph.meshes[*one.annotation.mesh].mesh;
     const placing::PlacedOperator& cost = placement.operators[at];
     table.add({one.name, one.rule, layouts_text(one.annotation.inputs, mesh),
                layouts_text(one.annotation.outputs, mesh), time_text(cost.ns.forward),
@@ -82,8 +82,8 @@ void print_operators(const placing::GraphPlacement& placement, Session& session)
   session.print(table.text(session.terminal()));
 }
 
-void print_reshards(const placing::GraphPlacement& placement,
-                    std::optional<std::size_t> of_tensor, Session& session) {
+void print_reshards(const placing::GraphPlacement& placement, std::optional<std::size_t> of_tensor,
+                    Session& session) {
   Table table({{"tensor"},
                {"between"},
                {"from"},
@@ -96,8 +96,7 @@ void print_reshards(const placing::GraphPlacement& placement,
                        const std::vector<std::size_t>& operators, const spmd::Layout& from,
                        const spmd::Layout& to, const spmd::ReshardPlan& plan, double ns) {
     if (of_tensor ? tensor != *of_tensor : ns == 0) return;
-    const spmd::ProcessMesh& mesh =
-        graph.meshes[*graph.tensors[tensor].annotation.mesh].mesh;
+    const spmd::ProcessMesh& mesh = graph.meshes[*graph.tensors[tensor].annotation.mesh].mesh;
     std::string between = what;
     for (const std::size_t at : operators) between += " " + graph.operators[at].name;
     table.add({graph.tensors[tensor].name, between, text_of(from, mesh), text_of(to, mesh),
@@ -105,8 +104,8 @@ void print_reshards(const placing::GraphPlacement& placement,
   };
   for (std::size_t at = 0; at < placement.completion.reshards.size(); ++at) {
     const spmd::GraphReshard& one = placement.completion.reshards[at];
-    add(one.tensor, one.is_made ? "made by" : "taken by", one.operators, one.from, one.to,
-        one.plan, placement.reshard_ns[at]);
+    add(one.tensor, one.is_made ? "made by" : "taken by", one.operators, one.from, one.to, one.plan,
+        placement.reshard_ns[at]);
   }
   for (const placing::GradientReshard& one : placement.gradients) {
     add(one.tensor, one.is_made ? "gradient to" : "gradient from", one.operators, one.from, one.to,

@@ -135,9 +135,8 @@ void for_each_graph(int dims, std::uint32_t seeds, Act act) {
     const auto producers = producers_of(random.graph);
     for (std::size_t at = 0; at < producers.size(); ++at) {
       if (producers[at]) continue;
-      random.graph.tensors[at].role =
-          draw.one_of(TensorRole::Activation, TensorRole::Parameter, TensorRole::Parameter,
-                      TensorRole::Constant);
+      random.graph.tensors[at].role = draw.one_of(TensorRole::Activation, TensorRole::Parameter,
+                                                  TensorRole::Parameter, TensorRole::Constant);
       // Larger, so that bytes count beside the start of a message.
     }
     try {
