@@ -149,7 +149,7 @@ Job read_job(const JsonCursor& document) {
   require_schema(document, "job");
   document.only({"schema", "model", "cluster", "global_batch", "strategy", "auto_mode",
                  "tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path",
-                 "measured_step", "training"});
+                 "measured_step", "measured_steps", "training"});
   Job job;
   DescribedModel described = read_preset_or_file(document.at("model"), described_presets(),
                                                  read_described_model, described_preset);
@@ -170,13 +170,11 @@ Job read_job(const JsonCursor& document) {
     require_recompute_fits(*training, job.model);
   }
   if (!described.says_precision) assume_16_bits(job);
-  if (const auto measured = document.find("measured_step")) {
-    measured->only({"configuration", "step_ns"});
-    const JsonCursor step = measured->at("step_ns");
-    job.measured_step = {read_name(measured->at("configuration")),
-                         Nanoseconds(step.integer(1, kMostNanoseconds))};
-    if (!estimated_architecture(job))
-      measured->fail("none: only a job that is estimated is calibrated by a measured step");
+  job.measured_steps = read_measured_steps(document);
+  if (!job.measured_steps.empty() && !estimated_architecture(job)) {
+    const MeasuredStep& first = job.measured_steps.front();
+    throw InputError(first.file, first.pointer,
+                     "expected none: only a job that is estimated is fitted to measured steps");
   }
   if (strategy) {
     require_strategy_fits(*strategy, job);
@@ -206,10 +204,7 @@ Json to_json(const Job& job) {
   json["tuner_save_path"] = job.tuner_save_path;
   json["tuner_run_mode"] = run_mode_name(job.tuner_run_mode);
   json["profile_path"] = job.profile_path;
-  if (job.measured_step) {
-    json["measured_step"] = {{"configuration", job.measured_step->configuration},
-                             {"step_ns", job.measured_step->step.value}};
-  }
+  put_measured_steps(job.measured_steps, json);
   json["training"] = to_json(job.training);
   return json;
 }

@@ -12,6 +12,7 @@
 #include "core/model/architecture.hpp"
 #include "core/model/model.hpp"
 #include "core/plan/framework.hpp"
+#include "core/plan/measured_steps.hpp"
 #include "core/plan/plan.hpp"
 
 namespace pipewright {
@@ -48,13 +49,6 @@ struct Strategy {
   std::string grad_accum_dtype;  // "float32", "bfloat16", "float16"; empty: the framework's
 };
 
-/// A step that was timed on the cluster: what an estimate is calibrated by.
-struct MeasuredStep {
-  std::string
-      configuration;  // "tp=8,pp=4,schedule=1f1b" (planner/branches/named_configuration.hpp)
-  Nanoseconds step;
-};
-
 struct Job {
   Model model;
   std::optional<Architecture> architecture;  // what `model` was made of, where it was given so
@@ -68,10 +62,10 @@ struct Job {
   std::string tuner_load_path,
       tuner_save_path;  // relative to the job file's folder
   TunerRunMode tuner_run_mode = TunerRunMode::TunerAndRun;
-  bool has_run_mode = false;  // tuner_run_mode was said, not assumed
-  std::string profile_path;   // measured costs; empty: from the model's flops and
-                              // the device's rate
-  std::optional<MeasuredStep> measured_step;
+  bool has_run_mode = false;                 // tuner_run_mode was said, not assumed
+  std::string profile_path;                  // measured costs; empty: from the model's flops and
+                                             // the device's rate
+  std::vector<MeasuredStep> measured_steps;  // what an estimate is fitted to
   TrainingSpec training;
   std::vector<std::string> notes;  // what reading another tool's file has assumed
 };

@@ -237,6 +237,7 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
                                       const Candidate* otherwise) {
   const Values values = read_requested(text);
   ParallelSetup parallel;
+  parallel.overlap_gradients = job.strategy.overlap_grad_reduce;
   std::string schedule = "1f1b";
   std::string cut = "balanced";
   if (otherwise != nullptr) {
@@ -267,6 +268,43 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   named.other_batch = set_batches(values, job, parallel);
   named.configuration = {&find_schedule(schedule), parallel, cut == "even", cut == "by-rank"};
   return named;
+}
+
+std::string text_of(const Candidate& candidate) {
+  const ParallelSetup& parallel = candidate.parallel;
+  std::string text = "schedule=" + candidate.schedule;
+  const auto add = [&](const char* key, const std::string& value) {
+    text += std::string(",") + key + "=" + value;
+  };
+  const auto add_above = [&](const char* key, int value, int usual) {
+    if (value > usual) add(key, std::to_string(value));
+  };
+  add("tp", std::to_string(parallel.tensor));
+  add("pp", std::to_string(parallel.pipeline));
+  add("dp", std::to_string(parallel.data));
+  add_above("cp", parallel.context, 1);
+  add_above("ep", parallel.experts, 1);
+  if (parallel.chunks != find_schedule(candidate.schedule).default_chunks)
+    add("vpp", std::to_string(parallel.chunks));
+  if (!parallel.stage_replicas.empty()) add("replicas", replicas_text(parallel.stage_replicas));
+  add("micro_batch_size", std::to_string(parallel.micro_batch_size));
+  if (parallel.recompute.is_to_choose()) {
+    add("recompute", "by-stage");
+  } else if (parallel.recompute.by_stage) {
+    std::string kinds;
+    for (const LayerRecompute kind : parallel.recompute.of_stage)
+      kinds += (kinds.empty() ? "" : "+") + std::string(to_string(kind));
+    add("recompute", kinds);
+  } else if (parallel.recompute.of_all != LayerRecompute::None) {
+    add("recompute", std::string(to_string(parallel.recompute.of_all)));
+  }
+  if (parallel.sequence_parallel) add("sequence_parallel", "on");
+  add_above("zero", parallel.zero, 0);
+  if (parallel.order.of_ranks != RankOrder::PipelineOutermost)
+    add("rank_order", std::string(name_of(parallel.order.of_ranks)));
+  if (!parallel.order.of_nodes.empty()) add("node_order", to_text(parallel.order.of_nodes));
+  if (candidate.partition != "balanced") add("partition", candidate.partition);
+  return text;
 }
 
 std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Job& job,

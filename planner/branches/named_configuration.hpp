@@ -34,6 +34,9 @@ struct NamedConfiguration {
 NamedConfiguration read_configuration(const std::string& text, const Job& job,
                                       const Candidate* otherwise);
 
+/// A row as such a text, from which read_configuration() makes it again.
+std::string text_of(const Candidate& candidate);
+
 /// One sentence where a rule forbids it.
 std::optional<std::string> broken_rule(const NamedConfiguration& named, const Job& job,
                                        const ConfigurationCosts& costs);

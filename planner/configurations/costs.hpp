@@ -16,6 +16,7 @@
 #include "core/plan/plan.hpp"
 #include "core/plan/profile.hpp"
 #include "planner/bounds/wires.hpp"
+#include "planner/estimate/cost_scales.hpp"
 #include "planner/estimate/parallel_space.hpp"
 #include "planner/estimate/stage_parts.hpp"
 #include "planner/partition/partition.hpp"
@@ -92,9 +93,10 @@ class ConfigurationCosts {
 /// The two sources.
 std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
                                                          int cores);
-/// `scale` multiplies all times.
+/// `fitted`: "times 1.2 by the measured step of tp=8", how the scales were found.
 std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
                                                              const Architecture& model,
-                                                             double scale = 1);
+                                                             const CostScales& scales = {},
+                                                             const std::string& fitted = "");
 
 }  // namespace pipewright::planner

@@ -78,11 +78,13 @@ struct OrderChoices {
 
 class EstimatedConfigurations final : public ConfigurationCosts {
  public:
-  EstimatedConfigurations(const Job& job, const Architecture& model, double scale)
-      : contexts_(job, model),
+  EstimatedConfigurations(const Job& job, const Architecture& model, const CostScales& scales,
+                          const std::string& fitted)
+      : contexts_(job, model, scales),
         space_(space_of(job)),
         recompute_(estimated_recompute(job)),
-        scale_(scale),
+        scale_(scales.time),
+        memory_scale_(scales.memory),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         orders_asked_(asked_orders(job.strategy.rank_order)) {
     check(model);
@@ -108,10 +110,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     if (!job.strategy.matmul_dtype.empty()) source_ += ", products in " + job.strategy.matmul_dtype;
     if (!job.strategy.grad_accum_dtype.empty())
       source_ += ", sums of gradients in " + job.strategy.grad_accum_dtype;
-    if (scale != 1) {
-      source_ += ", times " + std::to_string(std::llround(scale * 1000) / 1000.0).substr(0, 5) +
-                 " by the measured step of " + job.measured_step->configuration;
-    }
+    if (!fitted.empty()) source_ += ", " + fitted;
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
@@ -149,7 +148,9 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   }
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
-    return estimated_stage_memory(contexts_.of(mesh), mesh, stages);
+    std::vector<StageMemory> memory = estimated_stage_memory(contexts_.of(mesh), mesh, stages);
+    scale(memory);
+    return memory;
   }
   std::vector<Wires> wires(const ParallelSetup&, std::span<const StagePlan>) const override {
     return {};
@@ -160,6 +161,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     CostTable costs = estimated_cost_table(contexts_.of(mesh), mesh, stages, replicas);
     costs.source = source_;
     scale(costs.stages);
+    scale(costs.memory);
     const auto scale_route = [this](RouteCosts& route) {
       route.latency = scaled(route.latency);
       route.bytes_per_second /= scale_;
@@ -185,7 +187,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   bool is_estimated() const override { return true; }
   bool knows_speeds() const override { return contexts_.any().machine.nodes.size() > 1; }
   Bytes least_memory(const ParallelSetup& mesh) const override {
-    return least_estimated_memory(contexts_.of(mesh), mesh);
+    const Bytes least = least_estimated_memory(contexts_.of(mesh), mesh);
+    return Bytes(static_cast<std::int64_t>(static_cast<double>(least.value) * memory_scale_));
   }
   Bytes memory_limit() const override { return limit_; }
   std::vector<Bytes> rank_memory(const ParallelSetup& mesh) const override {
@@ -243,10 +246,20 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     }
   }
 
+  void scale(std::vector<StageMemory>& memory) const {
+    if (memory_scale_ == 1) return;
+    for (StageMemory& stage : memory) {
+      for (Bytes* bytes : {&stage.f, &stage.w, &stage.constant, &stage.version})
+        *bytes = Bytes(std::llround(static_cast<double>(bytes->value) * memory_scale_));
+      stage.i = Bytes(0) - stage.f - stage.w;  // what F took is given back
+    }
+  }
+
   NodeOrderContexts contexts_;
   ParallelSpace space_;
   AskedRecompute recompute_;
-  double scale_;
+  double scale_;         // of times
+  double memory_scale_;  // of what devices hold
   std::vector<int> steps_asked_;
   std::vector<RankOrder> orders_asked_;  // empty: both
   Bytes limit_;                          // of the node that has most
@@ -258,8 +271,9 @@ class EstimatedConfigurations final : public ConfigurationCosts {
 
 std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
                                                              const Architecture& model,
-                                                             double scale) {
-  return std::make_unique<EstimatedConfigurations>(job, model, scale);
+                                                             const CostScales& scales,
+                                                             const std::string& fitted) {
+  return std::make_unique<EstimatedConfigurations>(job, model, scales, fitted);
 }
 
 }  // namespace pipewright::planner

@@ -6,15 +6,17 @@
 #include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
-NodeOrderContexts::NodeOrderContexts(const Job& job, const Architecture& model)
+NodeOrderContexts::NodeOrderContexts(const Job& job, const Architecture& model,
+                                     const CostScales& scales)
     : orders_(node_orders(job.cluster)) {
   for (const std::string& text : job.strategy.node_order)
     asked_.push_back(read_node_order(job.cluster, text));
   if (asked_.empty()) asked_ = orders_;
   const FrameworkTraits framework =
-      with_products(with_gradients(job.strategy.framework, job.strategy.grad_accum_dtype),
-                    job.strategy.matmul_dtype);
-  const Machine machine = machine_of(job.cluster);
+      scaled(with_products(with_gradients(job.strategy.framework, job.strategy.grad_accum_dtype),
+                           job.strategy.matmul_dtype),
+             scales);
+  const Machine machine = scaled(machine_of(job.cluster), scales);
   require_products(machine, framework);
   for (const NodeOrder& order : orders_)
     contexts_.push_back({model, framework, in_order(machine, nodes_in_order(job.cluster, order))});

@@ -8,6 +8,7 @@
 
 #include "core/cluster/node_order.hpp"
 #include "core/plan/job.hpp"
+#include "planner/estimate/cost_scales.hpp"
 #include "planner/estimate/parallel_space.hpp"
 #include "planner/estimate/stage_estimate.hpp"
 
@@ -17,7 +18,7 @@ namespace pipewright::planner {
 class NodeOrderContexts {
  public:
   /// Throws InputError for a device without known rates.
-  NodeOrderContexts(const Job& job, const Architecture& model);
+  NodeOrderContexts(const Job& job, const Architecture& model, const CostScales& scales);
 
   /// The context with the machine's nodes in the setup's order.
   const EstimateContext& of(const ParallelSetup& setup) const { return of(setup.order.of_nodes); }

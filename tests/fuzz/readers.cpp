@@ -11,6 +11,7 @@
 #include "core/order/comm_policy.hpp"
 #include "core/order/order.hpp"
 #include "core/order/problems.hpp"
+#include "core/plan/measured_steps.hpp"
 #include "core/plan/paddle_tuner_job.hpp"
 #include "core/spmd/graph/explanation.hpp"
 #include "core/spmd/graph/graph_json.hpp"
@@ -25,6 +26,9 @@
 #include "tests/fuzz/door.hpp"
 #include "tests/support/sample_documents.hpp"
 #include "tools/input/trace_program.hpp"
+#include "tools/measuring/command_template.hpp"
+#include "tools/measuring/output_reader.hpp"
+#include "tools/measuring/trial_record.hpp"
 #include "tools/running/search_journal.hpp"
 #include "traces/analysis/action_costs.hpp"
 #include "traces/chrome/gzip.hpp"
@@ -139,6 +143,17 @@ void read_rank_traces(std::string_view bytes) {
   }
 }
 
+/// A pattern in the first line, and output to read with it.
+void read_run_output(std::string_view bytes) {
+  const auto end = bytes.find('\n');
+  const std::vector<tools::OutputPattern> patterns{
+      tools::read_output_pattern(std::string(bytes.substr(0, end)))};
+  tools::OutputReader reader(patterns);
+  // Some regular expressions take time that is exponential in the length of a line.
+  if (end != bytes.npos) reader.read(bytes.substr(end + 1, 24));
+  (void)reader.finish();
+}
+
 /// What ranks tell one another: lists with their lengths in front.
 void read_packed(std::string_view bytes) {
   exec::Unpacker unpacker(std::as_bytes(std::span(bytes)));
@@ -172,6 +187,21 @@ const std::vector<Reader>& readers() {
       {"journal",
        [](std::string_view bytes) {
          (void)tools::read_journal(bytes, R"({"schema":"pipewright.journal/2"})", "fuzz");
+       }},
+      {"launch_command",
+       [](std::string_view bytes) {
+         (void)tools::filled(tools::read_command_template(bytes),
+                             [](const std::string& name) { return name; });
+       }},
+      {"run_output", read_run_output},
+      {"trial_record",
+       [](std::string_view bytes) { (void)tools::text_of(tools::read_trial_record(bytes)); }},
+      {"measured_steps",
+       [](std::string_view bytes) {
+         with_cursor(bytes, [](const JsonCursor& root) {
+           Json again;
+           put_measured_steps(read_measured_steps(root), again);
+         });
        }},
       {"checkpoint",
        [](std::string_view bytes) {

@@ -7,13 +7,15 @@
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
 #include "core/plan/framework_json.hpp"
-#include "planner/estimate/parallel_search.hpp"
+#include "core/plan/job.hpp"
+#include "planner/search/closed_fit.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/input/named_cluster.hpp"
+#include "tools/output/measured_text.hpp"
 #include "tools/running/tuning.hpp"
 
 namespace pipewright::tools {
@@ -95,6 +97,19 @@ Architecture widths_of(const Model& model, const std::string& name) {
                      "as \"model\" and run pipewright tune, which divides any chain of layers");
   }
   return *found;
+}
+
+/// What measured steps are configurations of.
+Job job_of(const Arguments& arguments, const Architecture& model, const Cluster& cluster,
+           const ParallelSpace& space) {
+  Job job;
+  job.architecture = model;
+  job.cluster = cluster;
+  job.global_batch = space.global_batch;
+  job.strategy.overlap_grad_reduce = space.overlap_gradients;
+  if (const auto file = arguments.text("--measured"))
+    job.measured_steps = load_measured_steps(*file);
+  return job;
 }
 
 /// A preset, an architecture.json or a model.json.
@@ -228,31 +243,35 @@ int run_estimate(const Arguments& arguments, Session& session) {
   const Cluster cluster = named_cluster(arguments.text_or("--cluster", "dgx-a100"),
                                         arguments.integer_or("--devices", 1, kMostDevices, 0));
   for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
-  const planner::Machine machine = planner::machine_of(cluster);
   const FrameworkTraits framework = with_products(
       with_gradients(named_framework(arguments.text_or("--framework", megatron_core().name)),
                      arguments.text_or("--grad-accum-dtype", "")),
       arguments.text_or("--matmul-dtype", ""));
-  require_products(machine, framework);
+  require_products(planner::machine_of(cluster), framework);
   const bool exhaustive = arguments.has("--exhaustive");
+  const ParallelSpace space = space_of(arguments, cluster);
+  const Job job = job_of(arguments, model, cluster, space);
+  const planner::MeasuredFit fit = planner::fit_closed_estimate(job, framework, space);
   const auto before = std::chrono::steady_clock::now();
-  const ParallelResult result =
-      search_parallel(model, framework, machine, space_of(arguments, cluster),
-                      arguments.integer_or("--top", 1, 1000, 10), exhaustive);
+  const ParallelResult result = planner::search_fitted(
+      job, framework, space, fit, arguments.integer_or("--top", 1, 1000, 10), exhaustive);
   const Nanoseconds elapsed(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                 std::chrono::steady_clock::now() - before)
                                 .count());
   if (session.json()) {
-    session.print_result(
-        {{"best", result.ranked.empty() ? Json(nullptr) : fields_of(result.ranked.front())},
-         {"ranked", list_of(result.ranked)},
-         {"front", list_of(result.front)},
-         {"configurations", result.configurations},
-         {"evaluated", result.estimated},
-         {"pruned", by_sentence(result.pruned)},
-         {"elapsed_ns", elapsed.value}});
+    Json fields = {
+        {"best", result.ranked.empty() ? Json(nullptr) : fields_of(result.ranked.front())},
+        {"ranked", list_of(result.ranked)},
+        {"front", list_of(result.front)},
+        {"configurations", result.configurations},
+        {"evaluated", result.estimated},
+        {"pruned", by_sentence(result.pruned)},
+        {"elapsed_ns", elapsed.value}};
+    if (!fit.steps.empty()) fields["fit"] = measured_fields(fit);
+    session.print_result(fields);
     return result.ranked.empty() ? kAnswerIsNo : kDone;
   }
+  if (!fit.steps.empty()) session.print(measured_text(fit, session.terminal()) + "\n");
   if (!result.ranked.empty()) {
     print_candidates(session, result.ranked);
     print_parts(session, model, framework, result.ranked.front());
@@ -320,6 +339,11 @@ Command estimate_command() {
        .help = "of the sums of gradients, as they are kept and exchanged (the framework's)",
        .choices = {"fp32", "bf16", "fp16"},
        .checked = true},
+      {.group = "Job",
+       .name = "--measured",
+       .argument = "FILE",
+       .help = "fits the estimate to the measured_steps of this file, or of a job.json",
+       .is_file = true},
       list_flag("--tp", "N,...", "tensor parallel degrees to try"),
       list_flag("--pp", "N,...", "pipeline parallel degrees"),
       list_flag("--dp", "N,...", "data parallel degrees"),

@@ -11,6 +11,7 @@
 #include "planner/configurations/costing.hpp"
 #include "planner/export/stock_verdicts.hpp"
 #include "planner/search/explanation.hpp"
+#include "planner/search/measured_fit.hpp"
 #include "planner/search/search.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "planner/synthesis/plan_synthesis.hpp"
@@ -21,8 +22,11 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/commands/tune_measured.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/synthesis.hpp"
+#include "tools/output/candidate_json.hpp"
+#include "tools/output/measured_text.hpp"
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
 #include "tools/running/search_journal.hpp"
@@ -31,54 +35,14 @@
 namespace pipewright::tools {
 namespace {
 
-/// One word for all stages, or a word for each.
-Json recompute_json(const planner::SetupRecompute& recompute) {
-  if (!recompute.by_stage) return to_string(recompute.of_all);
-  Json list = Json::array();
-  for (const LayerRecompute kind : recompute.of_stage) list.push_back(to_string(kind));
-  return list;
-}
-
-Json fields_of(const planner::Candidate& candidate) {
-  std::vector<int> layers;
-  for (const StagePlan& stage : candidate.stages)
-    layers.push_back(stage.end_layer - stage.first_layer);
-  const planner::ParallelSetup& parallel = candidate.parallel;
-  Json fields = {{"schedule", candidate.schedule},
-                 {"tp", parallel.tensor},
-                 {"pp", parallel.pipeline},
-                 {"dp", parallel.data},
-                 {"cp", parallel.context},
-                 {"ep", parallel.experts},
-                 {"vpp", parallel.chunks},
-                 {"stage_replicas", parallel.stage_replicas},
-                 {"devices", candidate.devices()},
-                 {"micro_batches", parallel.micro_batches},
-                 {"micro_batch_size", parallel.micro_batch_size},
-                 {"recompute", recompute_json(parallel.recompute)},
-                 {"sequence_parallel", parallel.sequence_parallel},
-                 {"zero", parallel.zero},
-                 {"rank_order", name_of(parallel.order.of_ranks)},
-                 {"node_order", to_text(parallel.order.of_nodes)},
-                 {"partition", candidate.partition},
-                 {"layers_of_stage", layers},
-                 {"step_ns", candidate.step.value},
-                 {"bubble_ratio", candidate.bubble_ratio},
-                 {"peak_activations", candidate.peak_activations},
-                 {"peak_bytes", candidate.peak_bytes.value},
-                 {"fullest_rank", candidate.fullest_rank},
-                 {"state_bytes", candidate.state_bytes.value}};
-  if (candidate.synthesised) fields["synthesised_from"] = candidate.synthesised->from;
-  return fields;
-}
-
 Json result_fields(const planner::SearchResult& result) {
   const auto list = [](const std::vector<planner::Candidate>& candidates) {
     Json json = Json::array();
-    for (const planner::Candidate& candidate : candidates) json.push_back(fields_of(candidate));
+    for (const planner::Candidate& candidate : candidates)
+      json.push_back(candidate_fields(candidate));
     return json;
   };
-  Json fields = {{"best", result.best ? fields_of(result.ranked.front()) : Json(nullptr)},
+  Json fields = {{"best", result.best ? candidate_fields(result.ranked.front()) : Json(nullptr)},
                  {"ranked", list(result.ranked)},
                  {"baselines", list(result.baselines)},
                  {"pruned", by_sentence(result.pruned)},
@@ -89,7 +53,7 @@ Json result_fields(const planner::SearchResult& result) {
                  {"elapsed_ns", result.elapsed_ns}};
   if (!result.nearest.empty()) fields["nearest"] = result.nearest;
   if (!result.front.empty()) fields["front"] = list(result.front);
-  if (result.not_executable) fields["not_executable"] = fields_of(*result.not_executable);
+  if (result.not_executable) fields["not_executable"] = candidate_fields(*result.not_executable);
   if (const auto& done = result.synthesis) {
     fields["synthesis_on_winners"] = {{"winners", done->winners},
                                       {"better", done->better},
@@ -100,10 +64,10 @@ Json result_fields(const planner::SearchResult& result) {
 }
 
 Json explanation_fields(const planner::Explanation& explanation) {
-  return {
-      {"possible", explanation.is_possible},
-      {"why", explanation.sentences},
-      {"configuration", explanation.candidate ? fields_of(*explanation.candidate) : Json(nullptr)}};
+  return {{"possible", explanation.is_possible},
+          {"why", explanation.sentences},
+          {"configuration",
+           explanation.candidate ? candidate_fields(*explanation.candidate) : Json(nullptr)}};
 }
 
 /// The answer, then why; the search's own result follows.
@@ -222,6 +186,13 @@ planner::SearchOptions options_of(const Arguments& arguments, const Job& job) {
   return options;
 }
 
+/// What the job's measured steps make of the estimate; nullopt where they make nothing.
+std::optional<planner::MeasuredFit> fit_of(const Job& job, const std::optional<Profile>& profile,
+                                           int cores) {
+  if (job.measured_steps.empty() || profile) return std::nullopt;
+  return planner::fit_measured_steps(job, nullptr, cores);
+}
+
 /// With `link`, as one of several processes, of which the first alone writes files.
 void share_search(planner::SearchOptions& options, exec::mpi::Link& link) {
   options.share.process = link.process();
@@ -261,6 +232,8 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   const auto profile = profile_for(job, arguments.text("--profile"));
   const planner::Costing costing = planner::settle_costing(job, profile.has_value());
   planner::SearchOptions options = options_of(arguments, job);
+  if (arguments.has("--measure"))
+    return tune_measured({job, profile, costing, options}, arguments, session);
   if (link != nullptr) share_search(options, *link);
   std::optional<SearchJournalFile> journal;
   if (const auto file = arguments.text("--resume")) {
@@ -270,6 +243,8 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
   Json fields = result_fields(result);
+  const auto fit = fit_of(job, profile, options.cores);
+  if (fit) fields["fit"] = measured_fields(*fit);
   fields["costing"] = {
       {"way", costing.way}, {"why", costing.why}, {"otherwise", costing.otherwise}};
   if (const auto asked = arguments.text("--explain")) {
@@ -280,6 +255,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   }
   if (!session.json()) {
     print_costing(costing, session);
+    if (fit) session.print(measured_text(*fit, session.terminal()));
     print_search(result, session);
   }
   if (arguments.has("--synthesise") && result.best) {
@@ -295,6 +271,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
 
 int run_tune(const Arguments& arguments, Session& session) {
   refuse_opposites(arguments);
+  check_measuring_flags(arguments);
   if (arguments.positionals().empty()) {
     if (arguments.has("--synthesise")) return synthesise_order(arguments, session);
     throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
@@ -384,7 +361,7 @@ Command tune_command() {
        .name = "--synthesise",
        .help = "search an order too: for the best plan's stages, or without a job for --cost"},
   };
-  for (const auto& flags : {schedule_flags(), cost_flags()}) {
+  for (const auto& flags : {measuring_flags(), schedule_flags(), cost_flags()}) {
     command.flags.insert(command.flags.end(), flags.begin(), flags.end());
   }
   command.run = run_tune;

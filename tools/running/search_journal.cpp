@@ -22,14 +22,16 @@ constexpr std::string_view kSchema = "pipewright.journal/2";
 constexpr std::size_t kSealLetters = 8;
 
 /// What the answers depend on.
-Json head_of(const Job& job, const Profile* profile) {
+Json head_of(const Job& job, const Profile* profile, const Json& asked) {
   Json json = to_json(job);
   for (const char* key : {"tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path"})
     json.erase(key);
-  return {{"schema", kSchema},
-          {"version", PIPEWRIGHT_VERSION},
-          {"job", std::move(json)},
-          {"profile", profile != nullptr ? to_json(*profile) : Json(nullptr)}};
+  Json head = {{"schema", kSchema},
+               {"version", PIPEWRIGHT_VERSION},
+               {"job", std::move(json)},
+               {"profile", profile != nullptr ? to_json(*profile) : Json(nullptr)}};
+  if (!asked.is_null()) head["measure"] = asked;
+  return head;
 }
 
 std::uint32_t crc_of(std::string_view text, std::uint32_t before = 0) {
@@ -74,7 +76,7 @@ std::optional<std::string_view> body_of(std::string_view line, std::uint32_t bef
   const std::string number = std::to_string(line);
   throw InputError(file, "line " + number,
                    "this record was damaged or altered; take the line out (sed -i " + number +
-                       "d) and its configuration is simulated again, or name another file");
+                       "d) and its configuration is looked at again, or name another file");
 }
 
 /// Keeps a record, a line without its end; false: it is not as it was written.
@@ -117,9 +119,11 @@ JournalContent read_journal(std::string_view text, const std::string& head,
   return content;
 }
 
-SearchJournalFile::SearchJournalFile(std::string path, const Job& job, const Profile* profile)
+SearchJournalFile::SearchJournalFile(std::string path, const Job& job, const Profile* profile,
+                                     const Json& asked, bool flushes)
     : SearchJournalFile(std::move(path)) {
-  const std::string head = head_of(job, profile).dump();
+  flushes_ = flushes;
+  const std::string head = head_of(job, profile, asked).dump();
   const std::string text = read_text(path_);
   JournalContent content = read_journal(text, head, path_);
   // Only what was being written goes: no whole line is ever taken away.
@@ -161,7 +165,8 @@ SearchJournalFile::SearchJournalFile(std::string path) : path_(std::move(path)) 
 }
 
 void SearchJournalFile::append(std::string_view line) {
-  const int failure = write_all(descriptor_, std::as_bytes(std::span(line)));
+  int failure = write_all(descriptor_, std::as_bytes(std::span(line)));
+  if (failure == 0 && flushes_ && ::fsync(descriptor_) != 0) failure = errno;
   if (failure != 0) {
     // Where even that fails, the next reader finds a line that was being written.
     [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, static_cast<off_t>(size_));

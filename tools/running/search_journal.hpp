@@ -1,12 +1,14 @@
 // The journal of a search (`tune --resume FILE`): a first line that says of which job it is, then a
-// line for every configuration that was simulated. It only grows, so that a search that was
-// interrupted at any moment can go on from all that it knew; each line carries a seal.
+// line for every configuration that was simulated, or measured (`--measure`). It only grows, so
+// that a search that was interrupted at any moment can go on from all that it knew; each line
+// carries a seal.
 #pragma once
 
 #include <map>
 #include <string>
 #include <string_view>
 
+#include "core/base/json.hpp"
 #include "core/plan/job.hpp"
 #include "core/plan/profile.hpp"
 #include "planner/search/search.hpp"
@@ -33,9 +35,12 @@ JournalContent read_journal(std::string_view text, const std::string& head,
 
 class SearchJournalFile {
  public:
-  /// Reads the file, or begins it, and keeps it locked. Throws as read_journal(); InputError where
-  /// another search writes it or it is no plain file; MachineError where it cannot be written.
-  SearchJournalFile(std::string path, const Job& job, const Profile* profile);
+  /// Reads the file, or begins it, and keeps it locked. `asked`: what its records depend on beside
+  /// job and profile. `flushes`: each record is on the disk before the next thing is done. Throws
+  /// as read_journal(); InputError where another search writes it or it is no plain file;
+  /// MachineError where it cannot be written.
+  SearchJournalFile(std::string path, const Job& job, const Profile* profile,
+                    const Json& asked = nullptr, bool flushes = false);
   ~SearchJournalFile();
   SearchJournalFile(const SearchJournalFile&) = delete;
   SearchJournalFile& operator=(const SearchJournalFile&) = delete;
@@ -51,6 +56,7 @@ class SearchJournalFile {
   std::string path_;
   int descriptor_ = -1;
   std::size_t size_ = 0;  // of the file
+  bool flushes_ = false;
   planner::SearchJournal journal_;
 };
 

@@ -42,9 +42,6 @@ std::optional<Profile> profile_for(const Job& job, const std::optional<std::stri
   return std::nullopt;
 }
 
-namespace {
-
-/// With a line on stderr for what the search is doing.
 planner::SearchOptions watched(planner::SearchOptions options, Session& session) {
   const auto begin = std::chrono::steady_clock::now();
   options.progress = [&session, begin](const planner::SearchProgress& now) {
@@ -61,8 +58,6 @@ planner::SearchOptions watched(planner::SearchOptions options, Session& session)
   };
   return options;
 }
-
-}  // namespace
 
 planner::SearchResult search_with_progress(const Job& job, const std::optional<Profile>& profile,
                                            const planner::SearchOptions& options,

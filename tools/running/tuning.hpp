@@ -21,6 +21,9 @@ std::optional<Profile> profile_for(const Job& job, const std::optional<std::stri
 planner::SearchResult search_with_progress(const Job& job, const std::optional<Profile>& profile,
                                            const planner::SearchOptions& options, Session& session);
 
+/// The options, with that line.
+planner::SearchOptions watched(planner::SearchOptions options, Session& session);
+
 /// planner::explain(), with the same line.
 planner::Explanation explain_with_progress(const Job& job, const std::optional<Profile>& profile,
                                            const planner::SearchOptions& options,

@@ -204,7 +204,7 @@ TEST(EstimatedJob, AMeasuredStepScalesAllTimes) {
       "partition=balanced";
   const auto step_of = [&] { return explain(job, nullptr, 0, as_it_is, named).candidate->step; };
   const Nanoseconds before = step_of();
-  job.measured_step = {named, Nanoseconds(before.value * 5 / 4)};
+  job.measured_steps = {{named, Nanoseconds(before.value * 5 / 4), {}, "", ""}};
   EXPECT_NEAR(static_cast<double>(step_of().value) / static_cast<double>(before.value), 1.25, 1e-6);
   const SearchResult scaled = searched(job);
   ASSERT_TRUE(scaled.best);
@@ -213,7 +213,7 @@ TEST(EstimatedJob, AMeasuredStepScalesAllTimes) {
                   static_cast<double>(as_it_is.ranked.front().step.value),
               1.25, 1e-6);
   EXPECT_THAT(scaled.best->costs.source, HasSubstr("times 1.25"));
-  job.measured_step->configuration = "tp=5";
+  job.measured_steps.front().configuration = "tp=5";
   EXPECT_THROW(searched(job), InputError);
 }
 

@@ -1,0 +1,15 @@
+// The normal distribution. Pure functions.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+
+namespace pipewright::planner {
+
+inline double normal_density(double z) {
+  return std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+}
+/// The chance to stay below z deviations.
+inline double normal_below(double z) { return std::erfc(-z / std::numbers::sqrt2) / 2; }
+
+}  // namespace pipewright::planner

@@ -1,0 +1,49 @@
+#include "tools/output/candidate_json.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+/// One word for all stages, or a word for each.
+Json recompute_json(const planner::SetupRecompute& recompute) {
+  if (!recompute.by_stage) return to_string(recompute.of_all);
+  Json list = Json::array();
+  for (const LayerRecompute kind : recompute.of_stage) list.push_back(to_string(kind));
+  return list;
+}
+
+}  // namespace
+
+Json candidate_fields(const planner::Candidate& candidate) {
+  std::vector<int> layers;
+  for (const StagePlan& stage : candidate.stages)
+    layers.push_back(stage.end_layer - stage.first_layer);
+  const planner::ParallelSetup& parallel = candidate.parallel;
+  Json fields = {{"schedule", candidate.schedule},
+                 {"tp", parallel.tensor},
+                 {"pp", parallel.pipeline},
+                 {"dp", parallel.data},
+                 {"cp", parallel.context},
+                 {"ep", parallel.experts},
+                 {"vpp", parallel.chunks},
+                 {"stage_replicas", parallel.stage_replicas},
+                 {"devices", candidate.devices()},
+                 {"micro_batches", parallel.micro_batches},
+                 {"micro_batch_size", parallel.micro_batch_size},
+                 {"recompute", recompute_json(parallel.recompute)},
+                 {"sequence_parallel", parallel.sequence_parallel},
+                 {"zero", parallel.zero},
+                 {"rank_order", name_of(parallel.order.of_ranks)},
+                 {"node_order", to_text(parallel.order.of_nodes)},
+                 {"partition", candidate.partition},
+                 {"layers_of_stage", layers},
+                 {"step_ns", candidate.step.value},
+                 {"bubble_ratio", candidate.bubble_ratio},
+                 {"peak_activations", candidate.peak_activations},
+                 {"peak_bytes", candidate.peak_bytes.value},
+                 {"fullest_rank", candidate.fullest_rank},
+                 {"state_bytes", candidate.state_bytes.value}};
+  if (candidate.synthesised) fields["synthesised_from"] = candidate.synthesised->from;
+  return fields;
+}
+
+}  // namespace pipewright::tools
