@@ -93,10 +93,14 @@ class ConfigurationCosts {
 /// The two sources.
 std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
                                                          int cores);
-/// `fitted`: "times 1.2 by the measured step of tp=8", how the scales were found.
+/// Scales, and how they were found: "times 1.2 by a measured step", for the cost table, whose
+/// source is short; and "times 1.2 by the measured step of tp=8".
+struct FittedCosts {
+  CostScales scales;
+  std::string brief, full;
+};
 std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
                                                              const Architecture& model,
-                                                             const CostScales& scales = {},
-                                                             const std::string& fitted = "");
+                                                             const FittedCosts& fitted = {});
 
 }  // namespace pipewright::planner

@@ -78,13 +78,12 @@ struct OrderChoices {
 
 class EstimatedConfigurations final : public ConfigurationCosts {
  public:
-  EstimatedConfigurations(const Job& job, const Architecture& model, const CostScales& scales,
-                          const std::string& fitted)
-      : contexts_(job, model, scales),
+  EstimatedConfigurations(const Job& job, const Architecture& model, const FittedCosts& fitted)
+      : contexts_(job, model, fitted.scales),
         space_(space_of(job)),
         recompute_(estimated_recompute(job)),
-        scale_(scales.time),
-        memory_scale_(scales.memory),
+        scale_(fitted.scales.time),
+        memory_scale_(fitted.scales.memory),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         orders_asked_(asked_orders(job.strategy.rank_order)) {
     check(model);
@@ -110,7 +109,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     if (!job.strategy.matmul_dtype.empty()) source_ += ", products in " + job.strategy.matmul_dtype;
     if (!job.strategy.grad_accum_dtype.empty())
       source_ += ", sums of gradients in " + job.strategy.grad_accum_dtype;
-    if (!fitted.empty()) source_ += ", " + fitted;
+    remark_ = "Costs: " + source_ + (fitted.full.empty() ? "" : ", " + fitted.full) + ".";
+    if (!fitted.brief.empty()) source_ += ", " + fitted.brief;
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
@@ -200,9 +200,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     return memory;
   }
 
-  std::vector<std::string> remarks(const ParallelSetup&) const override {
-    return {"Costs: " + source_ + "."};
-  }
+  std::vector<std::string> remarks(const ParallelSetup&) const override { return {remark_}; }
 
  private:
   /// The setup in each order of its ranks that is asked for, or that may be the best one, and each
@@ -264,16 +262,15 @@ class EstimatedConfigurations final : public ConfigurationCosts {
   std::vector<RankOrder> orders_asked_;  // empty: both
   Bytes limit_;                          // of the node that has most
   bool differ_in_memory_ = false;        // nodes do, and the job names no limit
-  std::string source_;
+  std::string source_, remark_;
 };
 
 }  // namespace
 
 std::unique_ptr<ConfigurationCosts> estimated_configurations(const Job& job,
                                                              const Architecture& model,
-                                                             const CostScales& scales,
-                                                             const std::string& fitted) {
-  return std::make_unique<EstimatedConfigurations>(job, model, scales, fitted);
+                                                             const FittedCosts& fitted) {
+  return std::make_unique<EstimatedConfigurations>(job, model, fitted);
 }
 
 }  // namespace pipewright::planner

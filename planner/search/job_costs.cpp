@@ -10,7 +10,7 @@ std::unique_ptr<ConfigurationCosts> costs_of_job(const Job& job, const Profile* 
   if (!model) return layer_configurations(job, profile, cores);
   if (job.measured_steps.empty()) return estimated_configurations(job, *model);
   const MeasuredFit fit = fit_measured_steps(job, profile, cores);
-  return estimated_configurations(job, *model, fit.scales(), fit.summary());
+  return estimated_configurations(job, *model, {fit.scales(), fit.brief(), fit.summary()});
 }
 
 }  // namespace pipewright::planner

@@ -6,7 +6,6 @@
 #include "planner/base/cores.hpp"
 #include "planner/base/number_text.hpp"
 #include "planner/base/parallel.hpp"
-#include "planner/branches/evaluation.hpp"
 #include "planner/search/job_costs.hpp"
 
 namespace pipewright::planner {
@@ -45,7 +44,7 @@ std::string MeasuredFit::summary() const {
            (all.memory == 1 ? "" : ", memory " + times_text(all.memory));
   }
   std::string text = "fitted to " + count_of(static_cast<int>(steps.size()), "measured step");
-  const std::string scaled[] = {"all ", "messages ", "launches "};
+  const std::string scaled[] = {"", "messages ", "launches "};
   const double by[] = {all.time, all.messages, all.launches};
   for (int k = 0; k < times.fitted; ++k)
     text += (k == 0 ? ": " : ", ") + scaled[k] + times_text(by[k]);
@@ -54,17 +53,23 @@ std::string MeasuredFit::summary() const {
   return text;
 }
 
+std::string MeasuredFit::brief() const {
+  if (steps.empty()) return "";
+  if (steps.size() == 1 && steps.front().measured.ran())
+    return times_text(times.scales.time) + " by a measured step";
+  return "fitted to " + count_of(static_cast<int>(steps.size()), "measured step");
+}
+
 std::vector<Priced> priced(const Job& job, const Profile* profile, int cores,
                            const std::vector<Configuration>& configurations,
                            const CostScales& scales) {
   const auto model = profile == nullptr ? estimated_architecture(job) : std::nullopt;
   const Job plain = unfitted(job);
-  const auto costs =
-      model ? estimated_configurations(plain, *model, scales) : costs_of_job(plain, profile, cores);
+  const auto costs = model ? estimated_configurations(plain, *model, {scales, "", ""})
+                           : costs_of_job(plain, profile, cores);
   std::vector<Priced> prices(configurations.size());
   for_each_index(prices.size(), cores_of_this_machine(), [&](std::size_t i) {
-    const Evaluation evaluation =
-        evaluate(plain, *costs, branch_of(configurations[i], *costs), Bytes(0));
+    const Evaluation evaluation = evaluate_any(plain, *costs, configurations[i]);
     if (evaluation.pruned) {
       throw InputError("the configuration " + describe(unpriced(configurations[i])) +
                        " has no predicted time: it " + sentence_of(*evaluation.pruned));
@@ -75,6 +80,14 @@ std::vector<Priced> priced(const Job& job, const Profile* profile, int cores,
         static_cast<double>(candidate.peak_bytes.value)};
   });
   return prices;
+}
+
+Evaluation evaluate_any(const Job& job, const ConfigurationCosts& costs,
+                        const Configuration& configuration) {
+  const Branch branch = branch_of(configuration, costs);
+  Evaluation evaluation = evaluate(job, costs, branch, costs.memory_limit());
+  if (evaluation.pruned) evaluation = evaluate(job, costs, branch, Bytes(0));
+  return evaluation;
 }
 
 Configuration configuration_of_job(const Job& job, const ConfigurationCosts& costs,
@@ -90,8 +103,7 @@ Configuration configuration_of_job(const Job& job, const ConfigurationCosts& cos
     throw refused(error.message());
   }
   if (const auto rule = broken_rule(named, job, costs)) throw refused(*rule);
-  const Evaluation evaluation =
-      evaluate(job, costs, branch_of(named.configuration, costs), Bytes(0));
+  const Evaluation evaluation = evaluate_any(job, costs, named.configuration);
   if (evaluation.pruned) throw refused("it " + sentence_of(*evaluation.pruned));
   return named.configuration;
 }

@@ -7,6 +7,7 @@
 
 #include "core/plan/job.hpp"
 #include "core/plan/profile.hpp"
+#include "planner/branches/evaluation.hpp"
 #include "planner/branches/named_configuration.hpp"
 #include "planner/measured/memory_fit.hpp"
 #include "planner/measured/scale_fit.hpp"
@@ -30,6 +31,8 @@ struct MeasuredFit {
   /// "times 1.2 by the measured step of tp=8"; of several: "fitted to 4 measured steps: times 1.11,
   /// messages times 0.9"; "" where nothing was measured.
   std::string summary() const;
+  /// The same without what it was fitted to, and to several without the scales.
+  std::string brief() const;
 };
 
 /// What the costs with some scales say of a configuration.
@@ -47,6 +50,11 @@ MeasuredFit fit_to(const std::vector<MeasuredStep>& steps, Bytes memory_limit,
 std::vector<Priced> priced(const Job& job, const Profile* profile, int cores,
                            const std::vector<Configuration>& configurations,
                            const CostScales& scales);
+
+/// As a search judges it, whose schedules plan for the memory that there is; what does not fit is
+/// judged as if there were enough.
+Evaluation evaluate_any(const Job& job, const ConfigurationCosts& costs,
+                        const Configuration& configuration);
 
 /// The configuration that a text names, which stands at this place. Throws InputError, with that
 /// place, for one that is none of this job.

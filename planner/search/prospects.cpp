@@ -5,7 +5,6 @@
 
 #include "planner/base/cores.hpp"
 #include "planner/base/parallel.hpp"
-#include "planner/branches/evaluation.hpp"
 #include "planner/search/job_costs.hpp"
 #include "planner/search/plan_of_candidate.hpp"
 
@@ -33,8 +32,7 @@ std::vector<Prospect> listed_prospects(const Pricing& by,
     const auto& [text, file, place] = listed[i];
     const Configuration configuration = configuration_of_job(by.job, *costs, text, file, place);
     list[i].configuration = text;
-    list[i].candidate =
-        evaluate(by.job, *costs, branch_of(configuration, *costs), Bytes(0)).candidate;
+    list[i].candidate = evaluate_any(by.job, *costs, configuration).candidate;
   });
   return list;
 }
@@ -108,7 +106,7 @@ Plan plan_of_configuration(const Job& job, const Profile* profile, int cores,
   SearchResult result;
   result.evaluated = searched.evaluated;
   result.pruned = searched.pruned;
-  result.ranked = {evaluate(job, *costs, branch_of(configuration, *costs), Bytes(0)).candidate};
+  result.ranked = {evaluate_any(job, *costs, configuration).candidate};
   return plan_of_candidate(job, *costs, result, costs->memory_limit());
 }
 

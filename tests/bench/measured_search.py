@@ -161,8 +161,8 @@ def main():
                 trials = search(command, folder, group)
                 aim = CLOSE * min(group.rows.values())
                 found, is_large = min(trials) <= aim, len(group.rows) > RUNS
-                totals.update(groups=1, found=found, runs=len(trials), first=trials[0] <= aim, large=is_large,
-                              found_large=found and is_large)
+                totals.update(groups=1, found=int(found), runs=len(trials), first=int(trials[0] <= aim), large=int(is_large),
+                              found_large=int(found and is_large))
                 if is_large:
                     random += chance_at_random(group.rows)
                 if not found:

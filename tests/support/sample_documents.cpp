@@ -198,7 +198,9 @@ Json paddle_job() {
 Json estimated_job() {
   return parsed(R"({
     "schema": "pipewright.job/1", "model": "mixtral-8x7b", "cluster": "dgx-h100",
-    "global_batch": 64, "measured_step": {"configuration": "tp=8", "step_ns": 3100000000},
+    "global_batch": 64,
+    "measured_steps": [{"configuration": "tp=8", "step_ns": 3100000000, "peak_bytes": 61000000000},
+                       {"configuration": "tp=4", "out_of_memory": true}],
     "strategy": {"mp_degree": [1, 2, 4], "cp_degree": 1, "ep_degree": "auto",
                  "sharding_stage": [0, 1], "use_sequence_parallel": true,
                  "recompute": ["none", "by_stage"], "overlap_grad_reduce": true,

@@ -9,7 +9,7 @@
 namespace pipewright::tools {
 namespace {
 
-constexpr std::size_t kMostBytes = 100'000;
+constexpr std::size_t kMostOfCommand = 100'000;
 
 bool is_of_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == ':';
@@ -69,7 +69,7 @@ const std::vector<std::string>& placeholder_names() {
 }
 
 CommandTemplate read_command_template(std::string_view text) {
-  if (text.find_first_not_of(" \t\n") == text.npos || text.size() > kMostBytes ||
+  if (text.find_first_not_of(" \t\n") == text.npos || text.size() > kMostOfCommand ||
       text.find('\0') != text.npos)
     throw InputError("--measure: expected a command for the shell");
   CommandTemplate command;

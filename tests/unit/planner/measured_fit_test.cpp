@@ -151,7 +151,7 @@ TEST(MeasuredJob, IsScaledByPeaksAndTimes) {
   const MeasuredFit fit = fit_measured_steps(job, nullptr, 0);
   EXPECT_NEAR(fit.times.scales.time, 1.2, 0.02);
   EXPECT_NEAR(fit.memory.scale, 1.05, 0.01);
-  EXPECT_THAT(fit.summary(), HasSubstr("fitted to 4 measured steps: all times 1.1"));
+  EXPECT_THAT(fit.summary(), HasSubstr("fitted to 4 measured steps: times 1.1"));
   const auto costs = costs_of_job(job, nullptr, 0);
   EXPECT_THAT(costs->remarks({}).front(), HasSubstr("fitted to 4 measured steps"));
   for (const FittedStep& step : fit.steps)
@@ -185,7 +185,8 @@ TEST(Prospects, HaveTextsThatNameThem) {
     again.partition = read.even_layers ? "even" : read.rank_evened ? "by-rank" : "balanced";
     EXPECT_EQ(text_of(again), each.configuration);
     const double seconds = priced(job, nullptr, 0, {read}, {}).front().seconds;
-    EXPECT_NEAR(seconds, static_cast<double>(each.candidate.step.value) * 1e-9, 1e-9);
+    EXPECT_NEAR(seconds, static_cast<double>(each.candidate.step.value) * 1e-9, 1e-9)
+        << each.configuration;
   }
 }
 
