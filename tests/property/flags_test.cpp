@@ -525,10 +525,12 @@ TEST(FlagsOfMeasuring, SayWhatTheyDo) {
         << "the flag " << flag.name << " has no statement: say what it does beside --measure";
     const auto& [does, value] = statement->second;
     const std::string words = std::string(flag.name) + " " + value;
-    if (does == BesideMeasure::Does::Nothing)
+    if (does == BesideMeasure::Does::Nothing) {
       EXPECT_EQ(measured_with(words, folder), plain) << words;
-    if (does == BesideMeasure::Does::Changes)
+    }
+    if (does == BesideMeasure::Does::Changes) {
       EXPECT_NE(measured_with(words, folder), plain) << words;
+    }
     if (does != BesideMeasure::Does::Refused) continue;
     const auto refused = test::pipewright(
         "tune job.json --read 'step_ms=([0-9]+)' --measure 'echo {tp}' " + words, folder);
