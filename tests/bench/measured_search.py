@@ -141,7 +141,7 @@ def search(command, folder, group):
          "--read", "step_s=step_s ([0-9.]+)"], cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{group.job}\n{done.stdout}\n{done.stderr}")
-    found = json.loads(done.stdout)["measured"]
+    found = json.loads(done.stdout)["measuring"]
     return [group.rows[trial["configuration"]] for trial in found["trials"]]
 
 

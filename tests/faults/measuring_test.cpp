@@ -59,7 +59,7 @@ struct Measured : testing::Test {
   Document result(const std::string& flags) const {
     const CommandResult done = tune("--json " + flags);
     EXPECT_EQ(done.status, 0) << done.err;
-    Document document = Document::parse(done.out).at("measured");
+    Document document = Document::parse(done.out).at("measuring");
     for (Document& trial : document.at("trials")) trial.erase("took_ns");
     return document;
   }
@@ -106,7 +106,7 @@ TEST_F(Measured, GoesOnFromItsJournalToTheSame) {
   std::filesystem::remove(folder.path() / "pid");
   const auto resumed = pipewright(words, folder);
   EXPECT_EQ(resumed.status, 0) << resumed.err;
-  Document document = Document::parse(resumed.out).at("measured");
+  Document document = Document::parse(resumed.out).at("measuring");
   for (Document& trial : document.at("trials")) trial.erase("took_ns");
   EXPECT_EQ(document, whole);
   EXPECT_EQ(lines_of(folder, "ran"), 6) << "the third one twice";
@@ -121,7 +121,7 @@ TEST_F(Measured, LearnsFromMemoryThatRanOut) {
       "echo took $((1000 * {tp})) ms' --runs 7 " +
       kSure);
   EXPECT_EQ(found.at("best"), "tp=2,pp=1,dp=4");
-  EXPECT_GT(found.at("fit").at("scales").at("memory").get<double>(), 1.5);
+  EXPECT_GT(found.at("calibration").at("scales").at("memory").get<double>(), 1.5);
   int out = 0;
   for (const Document& trial : found.at("trials")) out += trial.at("outcome") == "out of memory";
   EXPECT_GT(out, 0);
@@ -199,10 +199,10 @@ TEST_F(Measured, RunsOurOwnExecutorForReal) {
       R"(--read 'step_ns="step_ns": ([0-9]+)' --runs 3 --confidence 99 -o best.json --json)",
       folder);
   ASSERT_EQ(done.status, 0) << done.err;
-  const Document found = Document::parse(done.out).at("measured");
+  const Document found = Document::parse(done.out).at("measuring");
   ASSERT_EQ(found.at("trials").size(), 3U);
   for (const Document& trial : found.at("trials")) EXPECT_EQ(trial.at("outcome"), "ran") << trial;
-  EXPECT_NE(found.at("fit").at("scales").at("time"), 1.0);
+  EXPECT_NE(found.at("calibration").at("scales").at("time"), 1.0);
   EXPECT_EQ(pipewright("run best.json --data text --steps 1", folder).status, 0);
 }
 

@@ -506,7 +506,7 @@ Json measured_with(const std::string& words, const test::Folder& folder) {
           words,
       folder);
   EXPECT_EQ(done.status, 0) << words << done.err;
-  Json measured = parse_json(done.out, "measured").at("measured");
+  Json measured = parse_json(done.out, "measured").at("measuring");
   for (Json& trial : measured.at("trials")) trial.erase("took_ns");
   return measured;
 }

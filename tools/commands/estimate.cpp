@@ -267,7 +267,7 @@ int run_estimate(const Arguments& arguments, Session& session) {
         {"evaluated", result.estimated},
         {"pruned", by_sentence(result.pruned)},
         {"elapsed_ns", elapsed.value}};
-    if (!fit.steps.empty()) fields["fit"] = measured_fields(fit);
+    if (!fit.steps.empty()) fields["calibration"] = measured_fields(fit);
     session.print_result(fields);
     return result.ranked.empty() ? kAnswerIsNo : kDone;
   }

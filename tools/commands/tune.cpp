@@ -244,7 +244,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
   Json fields = result_fields(result);
   const auto fit = fit_of(job, profile, options.cores);
-  if (fit) fields["fit"] = measured_fields(*fit);
+  if (fit) fields["calibration"] = measured_fields(*fit);
   fields["costing"] = {
       {"way", costing.way}, {"why", costing.why}, {"otherwise", costing.otherwise}};
   if (const auto asked = arguments.text("--explain")) {

@@ -89,7 +89,7 @@ Json fields_of(const MeasuredSearch& found) {
                  {"best_step_ns", found.best_step.value},
                  {"chance_of_better", found.chance},
                  {"stopped", found.stopped},
-                 {"fit", measured_fields(found.last.fit)}};
+                 {"calibration", measured_fields(found.last.fit)}};
   return fields;
 }
 
@@ -190,7 +190,7 @@ int tune_measured(const MeasuredJob& asked, const Arguments& arguments, Session&
                            {{"way", asked.costing.way},
                             {"why", asked.costing.why},
                             {"otherwise", asked.costing.otherwise}}},
-                          {"measured", fields_of(found)}});
+                          {"measuring", fields_of(found)}});
   } else {
     print_found(found, session);
   }
