@@ -9,6 +9,8 @@
 namespace pipewright::sim {
 namespace {
 
+constexpr std::uint32_t kEventsOfPulse = 1U << 16;
+
 /// The walk, driven by events in the order of time.
 class Channels {
  public:
@@ -23,7 +25,8 @@ class Channels {
     moving_.assign(n, kNotEnded);
   }
 
-  Result run() {
+  Result run(const Pulse& pulse) {
+    std::uint32_t events = 0;
     walk_.begin();
     walk_.go_on();
     // An instant: everything that happens at now_, then the links, which need to know all who ask.
@@ -33,6 +36,7 @@ class Channels {
       while (!events_.empty() && events_.top().time == now_) {
         const Event event = events_.top();
         events_.pop();
+        if (++events % kEventsOfPulse == 0 && pulse) pulse();
         if (is_transfer(code(event.id).kind)) {
           if (!links_.on_event({event.time, event.id, event.stamp}, requested_)) continue;
           walk_.message_ended(event.id);
@@ -122,8 +126,9 @@ class Channels {
 
 }  // namespace
 
-Result run_channels(const Program& program, const CostTable& costs, const Durations& durations) {
-  return Channels(program, costs, durations).run();
+Result run_channels(const Program& program, const CostTable& costs, const Durations& durations,
+                    const Pulse& pulse) {
+  return Channels(program, costs, durations).run(pulse);
 }
 
 }  // namespace pipewright::sim

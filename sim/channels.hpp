@@ -10,6 +10,7 @@
 namespace pipewright::sim {
 
 /// O(n log lanes) without shared links.
-Result run_channels(const Program& program, const CostTable& costs, const Durations& durations);
+Result run_channels(const Program& program, const CostTable& costs, const Durations& durations,
+                    const Pulse& pulse = {});
 
 }  // namespace pipewright::sim

@@ -7,6 +7,8 @@
 namespace pipewright::sim {
 namespace {
 
+constexpr std::uint32_t kTurnsOfPulse = 1U << 14;  // a rank takes a few steps a turn
+
 class Walk {
  public:
   Walk(const Program& program, const Durations& durations, std::vector<std::int64_t>& end)
@@ -22,11 +24,14 @@ class Walk {
       hops_.push_back({durations.route_ns()[i], program.routes[i].destination});
   }
 
-  std::int64_t run() {
+  std::int64_t run(const Pulse& pulse) {
     // A ring of ranks that can go on. A rank is in it at most once, so ranks_.size() places are
     // enough.
     for (std::size_t r = 0; r < ranks_.size(); ++r) push(static_cast<std::uint32_t>(r));
-    while (size_ > 0) advance(pop());
+    for (std::uint32_t turn = 1; size_ > 0; ++turn) {
+      if (turn % kTurnsOfPulse == 0 && pulse) pulse();
+      advance(pop());
+    }
     return last_;
   }
 
@@ -186,9 +191,9 @@ class Walk {
 }  // namespace
 
 std::int64_t run_dataflow(const Program& program, const Durations& durations,
-                          std::vector<std::int64_t>& end) {
+                          std::vector<std::int64_t>& end, const Pulse& pulse) {
   end.assign(program.code.size(), kNotEnded);
-  return Walk(program, durations, end).run();
+  return Walk(program, durations, end).run(pulse);
 }
 
 }  // namespace pipewright::sim

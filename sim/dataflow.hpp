@@ -8,6 +8,7 @@
 
 #include "core/program/program.hpp"
 #include "sim/durations.hpp"
+#include "sim/engine.hpp"
 
 namespace pipewright::sim {
 
@@ -15,6 +16,6 @@ namespace pipewright::sim {
 /// needs program.policy.is_free_of_waits(). `end` may be reused between calls. O(instructions);
 /// transfers end at arrival.
 std::int64_t run_dataflow(const Program& program, const Durations& durations,
-                          std::vector<std::int64_t>& end);
+                          std::vector<std::int64_t>& end, const Pulse& pulse = {});
 
 }  // namespace pipewright::sim

@@ -55,11 +55,11 @@ Result from_ends(const Program& program, const Durations& durations,
 
 }  // namespace
 
-Result simulate(const Program& program, const CostTable& costs) {
+Result simulate(const Program& program, const CostTable& costs, const Pulse& pulse) {
   const Durations durations(program, costs);
-  if (!needs_no_queues(program, costs)) return run_channels(program, costs, durations);
+  if (!needs_no_queues(program, costs)) return run_channels(program, costs, durations, pulse);
   std::vector<std::int64_t> end;
-  run_dataflow(program, durations, end);
+  run_dataflow(program, durations, end, pulse);
   return from_ends(program, durations, std::move(end));
 }
 
@@ -69,8 +69,8 @@ Result simulate(const Program& program, const CostTable& costs,
   return run_channels(program, costs, Durations(program, costs, compute_ns));
 }
 
-WaitReport check(const Program& program, const CostTable& costs) {
-  const Result result = simulate(program, costs);
+WaitReport check(const Program& program, const CostTable& costs, const Pulse& pulse) {
+  const Result result = simulate(program, costs, pulse);
   if (result.finished) return {};
   return explain_stuck(program, result.progress, costs.message_bytes(program));
 }

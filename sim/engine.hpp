@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "core/costs/costs.hpp"
@@ -21,9 +22,12 @@ struct Result {
   Progress progress;  // filled only if not finished
 };
 
+/// Called by the thread that simulates, every 65,536 steps or so. What it throws ends the simulation.
+using Pulse = std::function<void()>;
+
 /// Reads the Program under the cost table. O(n) where nothing queues: a policy free of waits, no
 /// collectives, no shared links. Else O(n log lanes) without shared links, O(n log n) with them.
-Result simulate(const Program& program, const CostTable& costs);
+Result simulate(const Program& program, const CostTable& costs, const Pulse& pulse = {});
 
 /// The same with a duration in ns for each instruction, by instruction (those of transfer ends are
 /// not looked at): what was measured, or drawn. The table gives the transfers.
@@ -32,6 +36,6 @@ Result simulate(const Program& program, const CostTable& costs,
 
 /// What `check` does: reads the Program without durations and says whether it
 /// ends.
-WaitReport check(const Program& program, const CostTable& costs);
+WaitReport check(const Program& program, const CostTable& costs, const Pulse& pulse = {});
 
 }  // namespace pipewright::sim

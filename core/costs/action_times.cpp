@@ -118,4 +118,10 @@ std::optional<ActionTimeFault> fault_of(const std::vector<ActionTime>& rows, con
   return std::nullopt;
 }
 
+bool times_updates(const CostTable& costs) {
+  return std::any_of(costs.stages.begin(), costs.stages.end(),
+                     [](const StageCosts& each) { return each.opt.value > 0; }) ||
+         (costs.actions != nullptr && costs.actions->names_updates());
+}
+
 }  // namespace pipewright

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/units.hpp"
+#include "core/costs/costs.hpp"
 #include "core/order/action.hpp"
 #include "core/order/order.hpp"
 
@@ -72,6 +73,9 @@ struct ActionTimeFault {
 /// lowering adds it.
 std::optional<ActionTimeFault> fault_of(const std::vector<ActionTime>& rows, const Order& order,
                                         const ReplicaShape& shape);
+
+/// Whether a table names a time for updates, of stages or of single ranks.
+bool times_updates(const CostTable& costs);
 
 /// What has a time of its own, in words; and its text as a cell, nullopt where it has none.
 inline constexpr std::string_view kTimedActions =

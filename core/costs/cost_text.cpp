@@ -296,6 +296,17 @@ StageMemory cut_memory(const Cut& cut, const CostTable& whole, std::int64_t b) {
 
 }  // namespace
 
+void set_message_bytes(std::string_view text, CostTable& table, std::string_view flag) {
+  const Bytes each = parse_bytes(text, flag);
+  if (each.value < 1) {
+    throw InputError(std::string(flag) + ": expected at least 1 byte, found \"" +
+                     std::string(text) + "\"");
+  }
+  const std::size_t boundaries = table.stages.empty() ? 0 : table.stages.size() - 1;
+  table.activation_bytes.assign(boundaries, each);
+  table.gradient_bytes.assign(boundaries, each);
+}
+
 CostTable resampled(const CostTable& whole, const Placement& placement) {
   const Cut cut(whole, placement);
   const auto stages = static_cast<std::size_t>(placement.stages());

@@ -24,6 +24,9 @@ struct CostFlag {
   /// the rank.
   const Placement* of_ranks = nullptr;
 };
+/// What is taken where nobody names times.
+inline constexpr std::string_view kAssumedCosts = "F=1ms,I=1ms,W=1ms";
+
 /// Changes in a table what a text of parse_costs() names; all else stays. A stage whose B was I + W
 /// keeps that: a B that is not named becomes the sum, an I or W that is not named becomes what the
 /// other leaves of B, and if neither is named both keep their shares of B. `comm` is the latency of
@@ -35,6 +38,10 @@ std::vector<std::string> cost_keys(std::string_view text);
 /// stage; returns the limit (0: none). What is not named stays; but a W that gave back all that F
 /// and I left still does. Throws InputError, also for a limit without anything to hold against it.
 Bytes parse_memory(std::string_view text, CostTable& table, const CostFlag& flag = {"--mem"});
+
+/// "4MiB": the size of every activation and gradient. Throws InputError, also below 1 byte.
+void set_message_bytes(std::string_view text, CostTable& table,
+                       std::string_view flag = "--message-bytes");
 
 /// The costs of the same model cut into the placement's stages, which are equally long; the costs
 /// of a stage of `whole` are taken to be spread evenly over it. Fractions are rounded up, for times

@@ -222,6 +222,17 @@ Json parts_json(const std::vector<ActionParts>& parts) {
   return json;
 }
 
+bool looks_like_json(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != text.npos && (text[first] == '{' || text[first] == '[');
+}
+
+Order read_order(std::string_view text, const std::string& file) {
+  if (!looks_like_json(text)) return read_order_csv(text, file);
+  const Json document = parse_json(text, file);
+  return read_order_json(JsonCursor(document, file));
+}
+
 Json rows_json(const Order& order) {
   Json rows = Json::array();
   for (const std::span<const Cell> cells : order.ranks) {

@@ -16,6 +16,11 @@ namespace pipewright {
 /// with file and pointer for what is no order, and where a row contradicts "rank_of_stage".
 Order read_order_json(const JsonCursor& document);
 
+/// Whether a text is meant as JSON: else an order in it is a CSV.
+bool looks_like_json(std::string_view text);
+/// An order of either form. Throws InputError.
+Order read_order(std::string_view text, const std::string& file);
+
 /// By rank, each cell as text; "" is an idle slot.
 Json rows_json(const Order& order);
 

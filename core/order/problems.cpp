@@ -305,6 +305,10 @@ std::vector<std::string> format_problems(const Order& order) {
   return problems;
 }
 
+std::vector<std::string> problems_of(const Order& order, bool fragment) {
+  return fragment ? format_problems(order) : problems_of(order);
+}
+
 std::vector<std::string> notes_of(const Order& order) {
   std::vector<std::string> notes;
   if (holds_calls_alone(order)) return notes;

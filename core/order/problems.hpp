@@ -29,6 +29,9 @@ bool is_incomplete(const Order& order);
 /// Transfers whose two ends expect different tensors; of a fragment too. At most kMostProblems.
 std::vector<std::string> format_problems(const Order& order);
 
+/// format_problems() of a fragment, else problems_of().
+std::vector<std::string> problems_of(const Order& order, bool fragment);
+
 /// What is no fault, but surprises: fewer micro-batches than ranks; one stage a rank, out of order.
 std::vector<std::string> notes_of(const Order& order);
 

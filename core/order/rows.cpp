@@ -267,4 +267,11 @@ std::optional<std::string> row_fault(const Order& order, const std::vector<CsvRo
   return Rows(order, rows, file).fault();
 }
 
+std::vector<std::string> explained_by_row(std::vector<std::string> problems, const Order& order,
+                                          std::string_view text, const std::string& file) {
+  if (problems.empty()) return problems;
+  if (auto fault = row_fault(order, split_csv(text, file).rows, file)) return {*std::move(fault)};
+  return problems;
+}
+
 }  // namespace pipewright

@@ -1,5 +1,4 @@
 // pipewright check: will it hang, and why?
-#include <algorithm>
 #include <optional>
 
 #include "core/base/error.hpp"
@@ -7,6 +6,7 @@
 #include "core/program/lower.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "sim/engine.hpp"
+#include "sim/judgement.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
@@ -23,44 +23,6 @@
 namespace pipewright::tools {
 namespace {
 
-/// The verdict on an order under one policy, which has a name where it is a preset's.
-struct Judgement {
-  std::string policy;
-  WaitReport report;
-};
-
-WaitReport judge(const Subject& subject) {
-  if (!subject.problems.empty()) {
-    WaitReport report;
-    report.verdict = Verdict::Invalid;
-    return report;
-  }
-  return sim::check(subject.program, subject.costs);
-}
-
-int badness(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::Ok:
-      return 0;
-    case Verdict::Deadlock:
-      return 1;
-    case Verdict::Mismatch:
-      return 2;
-    case Verdict::Invalid:
-      return 3;
-  }
-  return 3;
-}
-
-/// Whether both policies make the same Program of an order.
-bool read_alike(const Order& order, CommPolicy one, const CommPolicy& other) {
-  const auto is_batched = [](const Cell& cell) { return cell.batched; };
-  const bool batches = std::ranges::any_of(
-      order.ranks, [&](const auto& row) { return std::ranges::any_of(row, is_batched); });
-  if (!batches) one.batches = other.batches;
-  return one == other;
-}
-
 /// True if neither a flag nor what was given names a policy: a plan has one, and a schedule may be
 /// about one.
 bool names_no_policy(const Subject& subject, const Arguments& arguments) {
@@ -69,50 +31,33 @@ bool names_no_policy(const Subject& subject, const Arguments& arguments) {
   return named == nullptr || named->schedule->policy.empty();
 }
 
-/// One for each way in which stock PyTorch may run the order. The subject is left under the worst
-/// of them, of several under the first.
-std::vector<Judgement> judge_as_torch(Subject& subject, const Arguments& arguments) {
-  std::vector<Judgement> all;
-  std::optional<Program> worst;
-  int worst_badness = -1;
-  for (const std::string_view name : stock_torch_presets()) {
-    const CommPolicy policy = judged_policy(subject.order, comm_policy_preset(name), arguments);
-    const auto known = std::find_if(all.begin(), all.end(), [&](const Judgement& judged) {
-      return read_alike(subject.order, comm_policy_preset(name), comm_policy_preset(judged.policy));
-    });
-    if (known != all.end()) {
-      all.push_back({std::string(name), known->report});
-      continue;
-    }
-    subject.program = lower(subject.order, policy, subject.lowering);
-    all.push_back({std::string(name), judge(subject)});
-    if (badness(all.back().report.verdict) <= worst_badness) continue;
-    worst_badness = badness(all.back().report.verdict);
-    worst = std::move(subject.program);
+/// One judgement; of an order without a policy one for each way in which stock PyTorch may run it,
+/// and the subject is left under the worst of them.
+sim::StockJudgements judgements_of(Subject& subject, bool as_torch) {
+  sim::StockJudgements judged;
+  if (as_torch) {
+    judged = sim::judge_as_torch(subject.order, subject.lowering, subject.problems, subject.costs);
+    subject.program = std::move(judged.program);
+  } else {
+    judged.all.push_back({std::string(name_of(subject.program.policy)),
+                          sim::judge(subject.problems, subject.program, subject.costs)});
   }
-  subject.program = std::move(*worst);
-  return all;
-}
-
-const Judgement& worst_of(const std::vector<Judgement>& all) {
-  return *std::max_element(all.begin(), all.end(), [](const Judgement& a, const Judgement& b) {
-    return badness(a.report.verdict) < badness(b.report.verdict);
-  });
+  return judged;
 }
 
 /// "torch-2.11 ok, torch-2.12-lazy deadlock, torch-2.12-eager ok".
-std::string verdicts_text(const std::vector<Judgement>& all) {
+std::string verdicts_text(const std::vector<sim::Judgement>& all) {
   std::string text;
-  for (const Judgement& each : all) {
+  for (const sim::Judgement& each : all) {
     text += (text.empty() ? "" : ", ") + each.policy + " " +
             std::string(to_string(each.report.verdict));
   }
   return text;
 }
 
-Json verdicts_json(const std::vector<Judgement>& all) {
+Json verdicts_json(const std::vector<sim::Judgement>& all) {
   Json verdicts = Json::object();
-  for (const Judgement& each : all)
+  for (const sim::Judgement& each : all)
     verdicts[each.policy] = std::string(to_string(each.report.verdict));
   return verdicts;
 }
@@ -179,11 +124,9 @@ int run_check(const Arguments& arguments, Session& session) {
   Subject subject = read_subject(arguments, Purpose::Judge, session);
   if (subject.problems.empty()) expand_if_asked(arguments, subject);
   const bool as_torch = names_no_policy(subject, arguments);
-  const std::vector<Judgement> all =
-      as_torch
-          ? judge_as_torch(subject, arguments)
-          : std::vector<Judgement>{{std::string(name_of(subject.program.policy)), judge(subject)}};
-  const WaitReport& report = worst_of(all).report;
+  const sim::StockJudgements judged = judgements_of(subject, as_torch);
+  const std::vector<sim::Judgement>& all = judged.all;
+  const WaitReport& report = judged.worst().report;
   draw(subject, arguments, session);
   std::vector<std::string> problems = subject.problems;
   const auto over =
@@ -208,7 +151,7 @@ int run_check(const Arguments& arguments, Session& session) {
   const Terminal& terminal = session.terminal();
   if (as_torch) session.print(wrapped(verdicts_text(all), terminal.width, 0));
   session.print(wrapped(subject.title, terminal.width, 0));
-  session.print(wrapped("policy " + policy_text(subject.program.policy, worst_of(all).policy),
+  session.print(wrapped("policy " + policy_text(subject.program.policy, judged.worst().policy),
                         terminal.width, 0));
   session.print(verdict_text(subject.program, report, problems, terminal));
   for (const auto& note : notes) session.print(wrapped("note: " + note, terminal.width, 0));

@@ -1,13 +1,11 @@
 #include "tools/input/subject.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "core/base/error.hpp"
 #include "core/costs/action_times.hpp"
 #include "core/costs/cost_text.hpp"
-#include "core/order/call_faults.hpp"
 #include "core/order/order_json.hpp"
 #include "core/order/problems.hpp"
 #include "core/order/rows.hpp"
@@ -15,15 +13,12 @@
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
+#include "planner/schedules/requested.hpp"
+#include "sim/judgement.hpp"
 #include "tools/input/synthesis.hpp"
 
 namespace pipewright::tools {
 namespace {
-
-bool looks_like_json(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first != text.npos && (text[first] == '{' || text[first] == '[');
-}
 
 bool is_of_kind(const JsonCursor& root, const std::string& kind) {
   if (!root.value().is_object()) return false;
@@ -138,15 +133,12 @@ CommPolicy default_policy(Purpose purpose, std::string_view own_preset) {
 void read_order_subject(Subject& subject, const Arguments& arguments, const CommPolicy& policy,
                         Purpose purpose, CostsOf whose = CostsOf::Stages) {
   const bool fragment = arguments.has("--fragment") || subject.order.fragment;
-  subject.problems = fragment ? format_problems(subject.order) : problems_of(subject.order);
+  subject.problems = problems_of(subject.order, fragment);
   const int replicas = arguments.integer_or("--dp", 1, 65535, 1);
   use_given_costs(subject, arguments, whose, replicas);
   const CostTable& costs = subject.costs;
-  const bool update = std::any_of(costs.stages.begin(), costs.stages.end(),
-                                  [](const StageCosts& each) { return each.opt.value > 0; }) ||
-                      (costs.actions != nullptr && costs.actions->names_updates());
   replicate_if_asked(subject, replicas);
-  subject.lowering = {.fragment = fragment, .optimizer = update};
+  subject.lowering = {.fragment = fragment, .optimizer = times_updates(costs)};
   CommPolicy chosen = policy_from(arguments, policy);
   if (purpose == Purpose::Judge) chosen = judged_policy(subject.order, chosen, arguments);
   subject.program = lower(subject.order, chosen, subject.lowering);
@@ -155,20 +147,8 @@ void read_order_subject(Subject& subject, const Arguments& arguments, const Comm
 void read_order_file(Subject& subject, Order order, const std::string& file,
                      const Arguments& arguments, Purpose purpose) {
   subject.order = std::move(order);
-  subject.title = file + ": p=" + std::to_string(subject.order.rank_count());
-  if (!holds_calls_alone(subject.order)) {
-    subject.title += " m=" + std::to_string(subject.order.micro_batches) +
-                     " stages=" + std::to_string(subject.order.stages());
-  }
+  subject.title = planner::title_of(subject.order, file);
   read_order_subject(subject, arguments, default_policy(purpose, ""), purpose);
-}
-
-/// Where one row of a CSV is to blame, it is the whole complaint: what else is wrong follows from
-/// it.
-void explain_by_row(Subject& subject, const std::string& text, const std::string& file) {
-  if (subject.problems.empty() || subject.lowering.fragment) return;
-  if (auto fault = row_fault(subject.order, split_csv(text, file).rows, file))
-    subject.problems = {*std::move(fault)};
 }
 
 void read_schedule_subject(Subject& subject, const std::string& name, const Arguments& arguments,
@@ -183,10 +163,7 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
   const CostsOf whose = costs_of(request);
   settle_placement(request, subject.order);
   subject.source = "--schedule " + std::string(schedule.name);
-  subject.title = std::string(schedule.name) + ": p=" + std::to_string(request.ranks) +
-                  " m=" + std::to_string(request.micro_batches);
-  if (request.chunks > 1) subject.title += " v=" + std::to_string(request.chunks);
-  for (const auto& [key, value] : request.parameters) subject.title += " " + key + "=" + value;
+  subject.title = planner::title_of(schedule, request);
   if (found) {
     subject.given = *std::move(found);
   } else {
@@ -199,16 +176,12 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
 }  // namespace
 
 CommPolicy judged_policy(const Order& order, CommPolicy policy, const Arguments& arguments) {
-  if ((order.calls.empty() && order.parts.empty()) || arguments.has("--preset")) return policy;
-  if (!arguments.has("--device-queues")) policy.device_queues = 1;
-  // What a fragment shows comes after the first use, unless it makes groups.
+  if (arguments.has("--preset")) return policy;
   const bool fragment = order.fragment || arguments.has("--fragment");
-  const bool first_use = (holds_calls_alone(order) && !fragment) ||
-                         std::ranges::any_of(order.calls, [](const Call& call) {
-                           return call.kind == ActionKind::NewGroup;
-                         });
-  if (first_use && !arguments.has("--connect")) policy.connect = Connect::FirstUse;
-  return policy;
+  CommPolicy judged = sim::judged_policy(order, policy, fragment);
+  if (arguments.has("--device-queues")) judged.device_queues = policy.device_queues;
+  if (arguments.has("--connect")) judged.connect = policy.connect;
+  return judged;
 }
 
 Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments) {
@@ -238,7 +211,10 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
     subject.source = file;
     if (!looks_like_json(text)) {
       read_order_file(subject, read_order_csv(text, file), file, arguments, purpose);
-      explain_by_row(subject, text, file);
+      if (!subject.lowering.fragment) {
+        subject.problems =
+            explained_by_row(std::move(subject.problems), subject.order, text, file);
+      }
     } else {
       const Json document = parse_json(text, path);
       const JsonCursor root(document, path);

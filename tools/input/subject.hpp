@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/costs/costs.hpp"
+#include "core/order/comm_policy_text.hpp"
 #include "core/order/order.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/lower.hpp"
@@ -64,9 +65,7 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
 /// A plan that is already there; `source` names where it comes from.
 Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments);
 
-/// The schedule that a name on a command line means: a schedule's own name, with its hyphens or
-/// without, takes precedence over another's alias. So `zbh1` means zb-h1 here, and a note says so,
-/// while a job's `schedule_mode: "ZBH1"` is Paddle's.
+/// planner::schedule_meant(), with a note where a job means another one by this name.
 const planner::Schedule& named_schedule(const std::string& name, Session& session);
 /// Throws InputError, "FLAG WHY", if one of the flags is given.
 void refuse_flags(const Arguments& arguments, const std::vector<Flag>& flags,
@@ -86,13 +85,8 @@ void add_costs(planner::ScheduleRequest& request, const planner::Schedule& sched
 /// --preset and the flags that change a field of it. `base` where no preset is named.
 CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base);
 bool names_policy(const Arguments& arguments);
-/// The policy under which an order is judged. Of one that holds calls it says, where no flag does,
-/// what a library guarantees and no more (docs/semantics.md §3.3): one queue of the device; and
-/// where it holds calls alone, or makes groups, connections that are made at their first use.
+/// sim::judged_policy(), where no flag says it.
 CommPolicy judged_policy(const Order& order, CommPolicy policy, const Arguments& arguments);
-/// "torch-gloo (stream, edge, early, rendezvous)". `name` where it comes from a preset that calls
-/// have changed.
-std::string policy_text(const CommPolicy& policy, std::string_view name = "");
 /// --cost and --mem, or --rank-cost and --rank-mem, for the placement's stages; F = I = W = 1 ms is
 /// assumed where no flag gives times. --collectives: ranks sit on the cluster's devices one after
 /// the other, each on so many.

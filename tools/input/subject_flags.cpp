@@ -1,12 +1,12 @@
 // The flags that name a schedule, its costs and its policy, and what they mean.
 #include <algorithm>
-#include <cctype>
 
 #include "core/base/error.hpp"
 #include "core/cluster/collectives.hpp"
 #include "core/costs/action_times.hpp"
 #include "core/costs/cost_text.hpp"
 #include "core/order/comm_policy.hpp"
+#include "planner/schedules/requested.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "tools/input/named_cluster.hpp"
 #include "tools/input/subject.hpp"
@@ -18,7 +18,6 @@ namespace {
 constexpr std::string_view kRead = "What to read";
 constexpr std::string_view kCosts = "Costs";
 constexpr std::string_view kPolicy = "Communication";
-constexpr std::string_view kAssumedCosts = "F=1ms,I=1ms,W=1ms";
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
@@ -72,15 +71,8 @@ bool names_costs_of_ranks(const Arguments& arguments) {
 
 /// --message-bytes, if given: the size of every activation and gradient.
 void use_message_bytes(CostTable& costs, const Arguments& arguments) {
-  const auto text = arguments.text("--message-bytes");
-  if (!text) return;
-  const Bytes each = parse_bytes(*text, "--message-bytes");
-  if (each.value < 1) {
-    throw InputError("--message-bytes: expected at least 1 byte, found \"" + *text + "\"");
-  }
-  const std::size_t boundaries = costs.stages.empty() ? 0 : costs.stages.size() - 1;
-  costs.activation_bytes.assign(boundaries, each);
-  costs.gradient_bytes.assign(boundaries, each);
+  if (const auto text = arguments.text("--message-bytes"))
+    set_message_bytes(*text, costs, "--message-bytes");
 }
 
 }  // namespace
@@ -274,22 +266,13 @@ std::vector<Flag> subject_flags() {
 }
 
 const planner::Schedule& named_schedule(const std::string& name, Session& session) {
-  const planner::Schedule& found = planner::find_schedule(name);
-  const auto letters = [](std::string_view text) {
-    std::string kept;
-    for (const char c : text) {
-      if (c != '-') kept += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
-    return kept;
-  };
-  if (letters(found.name) == letters(name)) return found;
-  for (const planner::Schedule& schedule : planner::schedules()) {
-    if (letters(schedule.name) != letters(name)) continue;
-    session.note(name + " is taken as " + std::string(schedule.name) + "; the one that jobs call " +
-                 name + " is " + std::string(found.name));
-    return schedule;
+  const planner::Schedule& meant = planner::schedule_meant(name);
+  const planner::Schedule& in_jobs = planner::find_schedule(name);
+  if (&meant != &in_jobs) {
+    session.note(name + " is taken as " + std::string(meant.name) + "; the one that jobs call " +
+                 name + " is " + std::string(in_jobs.name));
   }
-  return found;
+  return meant;
 }
 
 void refuse_flags(const Arguments& arguments, const std::vector<Flag>& flags,
@@ -353,26 +336,6 @@ CommPolicy policy_from(const Arguments& arguments, const CommPolicy& base) {
   policy.device_queues =
       arguments.integer_or("--device-queues", 0, kMostDeviceQueues, policy.device_queues);
   return policy;
-}
-
-std::string policy_text(const CommPolicy& policy, std::string_view name) {
-  std::string text = std::string(name.empty() ? name_of(policy) : name) + " (" +
-                     std::string(to_string(policy.issue));
-  if (policy.issue == Issue::Stream) text += ", " + std::string(to_string(policy.channel));
-  text += ", " + std::string(to_string(policy.post)) + ", " + to_string(policy.send_f);
-  if (policy.send_b != policy.send_f) text += " for activations, " + to_string(policy.send_b);
-  if (policy.send_b != policy.send_f) text += " for gradients";
-  if (policy.run_order == RunOrder::EvenOdd) text += ", even-odd";
-  if (policy.connect == Connect::FirstUse) text += ", connections made at first use";
-  if (policy.buffers == Buffers::Registered) text += ", registered buffers";
-  if (policy.batches != Batches::Apart)
-    text += ", " + std::string(to_string(policy.batches)) + " batches";
-  if (policy.in_flight > 0) text += ", " + std::to_string(policy.in_flight) + " in flight";
-  if (policy.device_queues > 0) {
-    text += ", " + std::to_string(policy.device_queues) +
-            (policy.device_queues == 1 ? " device queue" : " device queues");
-  }
-  return text + ")";
 }
 
 bool same_for_all(const CostTable& costs) {

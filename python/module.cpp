@@ -1,0 +1,11 @@
+#include "python/bindings.hpp"
+
+NB_MODULE(_core, module) {
+  using namespace pipewright::python;
+  module.doc() = "Pipewright's libraries. Import pipewright instead.";
+  bind_errors();
+  bind_policies(module);
+  bind_orders(module);
+  bind_verdicts(module);
+  bind_timelines(module);
+}
