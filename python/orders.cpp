@@ -83,14 +83,12 @@ std::vector<std::string> schedule_names() {
 }
 
 void bind_order_class(nb::module_& module) {
-  nb::class_<GivenOrder>(module, "Order",
-                         "What each rank computes, one action after the other.")
+  nb::class_<GivenOrder>(module, "Order", "What each rank computes, one action after the other.")
       .def_static("load", load, nb::arg("path"), nb::arg("fragment") = false,
                   "Reads a CSV in PyTorch's grammar, a row a rank, or an order.json. With fragment "
                   "the order is a part, such as a log cut out of a hang.")
       .def_static("parse", parse, nb::arg("text"), nb::arg("name") = "order",
-                  nb::arg("fragment") = false,
-                  "The same of a text; messages call it by the name.")
+                  nb::arg("fragment") = false, "The same of a text; messages call it by the name.")
       .def("save", save, nb::arg("path"), "As JSON where the name ends in .json, else as CSV.")
       .def(
           "to_csv", [](const GivenOrder& given) { return write_order_csv(given.order); },
@@ -101,13 +99,15 @@ void bind_order_class(nb::module_& module) {
       .def_prop_ro(
           "rows", [](const GivenOrder& given) { return rows_of(given.order); },
           "By rank, each action as text; \"\" is an idle slot.")
-      .def_prop_ro("ranks", [](const GivenOrder& given) { return given.order.rank_count(); },
-                   "How many ranks there are.")
-      .def_prop_ro("stages", [](const GivenOrder& given) { return given.order.stages(); },
-                   "How many stages there are.")
-      .def_prop_ro("micro_batches",
-                   [](const GivenOrder& given) { return given.order.micro_batches; },
-                   "How many micro-batches a step has.")
+      .def_prop_ro(
+          "ranks", [](const GivenOrder& given) { return given.order.rank_count(); },
+          "How many ranks there are.")
+      .def_prop_ro(
+          "stages", [](const GivenOrder& given) { return given.order.stages(); },
+          "How many stages there are.")
+      .def_prop_ro(
+          "micro_batches", [](const GivenOrder& given) { return given.order.micro_batches; },
+          "How many micro-batches a step has.")
       .def_ro("title", &GivenOrder::title, "The schedule or the file, and the sizes.")
       .def_ro("problems", &GivenOrder::problems,
               "What is wrong with it before it runs, in sentences; empty if nothing.")
@@ -132,8 +132,10 @@ void bind_orders(nb::module_& module) {
       },
       nb::arg("name"), nb::arg("pp"), nb::arg("micro_batches"), nb::arg("vpp") = nb::none(),
       nb::arg("cost") = nb::none(), nb::arg("mem") = nb::none(), nb::arg("options"),
-      "The order of a schedule for pp ranks, with vpp stages a rank and the schedule's own options, "
-      "such as group=4. cost and mem are for schedules that plan by them, as simulate() takes them.");
+      "The order of a schedule for pp ranks, with vpp stages a rank and the schedule's own "
+      "options, "
+      "such as group=4. cost and mem are for schedules that plan by them, as simulate() takes "
+      "them.");
 }
 
 }  // namespace pipewright::python

@@ -43,8 +43,9 @@ void bind_policies(nb::module_& module) {
                          "How a Program communicates (docs/semantics.md, sections 1.2 to 4).")
       .def(
           "__init__",
-          [](CommPolicy* self, const std::optional<std::string>& preset,
-             const nb::kwargs& fields) { new (self) CommPolicy(make_policy(preset, fields)); },
+          [](CommPolicy* self, const std::optional<std::string>& preset, const nb::kwargs& fields) {
+            new (self) CommPolicy(make_policy(preset, fields));
+          },
           nb::arg("preset") = nb::none(), nb::arg("fields"),
           "A preset, changed by fields: issue, channel, post, run_order, send_f, send_b, connect, "
           "buffers, in_flight, batches, device_queues. Without a preset what NCCL guarantees.")
@@ -56,9 +57,8 @@ void bind_policies(nb::module_& module) {
           [](const CommPolicy& policy) { return nb::cast<nb::dict>(to_python(to_json(policy))); },
           "The fields as plan files have them.")
       .def("__eq__", [](const CommPolicy& one, const CommPolicy& other) { return one == other; })
-      .def("__repr__", [](const CommPolicy& policy) {
-        return "<Policy " + policy_text(policy) + ">";
-      });
+      .def("__repr__",
+           [](const CommPolicy& policy) { return "<Policy " + policy_text(policy) + ">"; });
   module.def("policies", preset_names, "The names of the presets.");
 }
 

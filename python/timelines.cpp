@@ -31,7 +31,7 @@ using Column = nb::ndarray<nb::numpy, const Value, nb::ndim<1>>;
 
 /// A member of all instructions, read where it lies.
 template <class Value>
-Column<Value> member_column(const SimulatedTimeline& self, Value Instruction::* member) {
+Column<Value> member_column(const SimulatedTimeline& self, Value Instruction::*member) {
   static_assert(sizeof(Instruction) % sizeof(Value) == 0);
   const std::vector<Instruction>& code = self.program.code;
   const std::int64_t stride = sizeof(Instruction) / sizeof(Value);
@@ -95,7 +95,7 @@ std::string svg_of(const SimulatedTimeline& self, int width) {
 }
 
 template <class Figure>
-std::vector<Figure> by_rank(const SimulatedTimeline& self, Figure RankFigures::* figure) {
+std::vector<Figure> by_rank(const SimulatedTimeline& self, Figure RankFigures::*figure) {
   std::vector<Figure> values;
   for (const RankFigures& rank : self.figures.ranks) values.push_back(rank.*figure);
   return values;
@@ -111,8 +111,7 @@ std::vector<std::string> kind_names() {
 using TimelineClass = nb::class_<SimulatedTimeline>;
 
 void bind_figures(TimelineClass& timeline) {
-  timeline
-      .def_ro("verdict", &SimulatedTimeline::verdict, "Whether the step ends, and if not, why.")
+  timeline.def_ro("verdict", &SimulatedTimeline::verdict, "Whether the step ends, and if not, why.")
       .def_ro("title", &SimulatedTimeline::title)
       .def_prop_ro(
           "makespan_ns", [](const SimulatedTimeline& self) { return self.figures.makespan_ns; },
@@ -134,7 +133,9 @@ void bind_figures(TimelineClass& timeline) {
           "By rank: from its first start to its last end.")
       .def_prop_ro(
           "peak_activations",
-          [](const SimulatedTimeline& self) { return by_rank(self, &RankFigures::peak_activations); },
+          [](const SimulatedTimeline& self) {
+            return by_rank(self, &RankFigures::peak_activations);
+          },
           "By rank: the most activations alive at once.")
       .def_prop_ro(
           "peak_bytes",
@@ -209,13 +210,14 @@ void bind_timelines(nb::module_& module) {
                format_duration(Nanoseconds(self.figures.makespan_ns)) + ">";
       });
   module.def("kinds", kind_names, "The names of the kinds of instructions, by number.");
-  module.def("simulate", simulate, nb::arg("order"), nb::arg("policy") = "ideal",
-             nb::arg("cost") = nb::none(), nb::arg("mem") = nb::none(),
-             nb::arg("message_bytes") = nb::none(),
-             "The predicted timeline of a step. cost (\"F=1ms,B=2ms,comm=10us\"), mem and "
-             "message_bytes are written as for the command (docs/cli.md); without a policy "
-             "transfers are a latency and nothing else. An order that hangs has a timeline too: its "
-             "verdict says why.");
+  module.def(
+      "simulate", simulate, nb::arg("order"), nb::arg("policy") = "ideal",
+      nb::arg("cost") = nb::none(), nb::arg("mem") = nb::none(),
+      nb::arg("message_bytes") = nb::none(),
+      "The predicted timeline of a step. cost (\"F=1ms,B=2ms,comm=10us\"), mem and "
+      "message_bytes are written as for the command (docs/cli.md); without a policy "
+      "transfers are a latency and nothing else. An order that hangs has a timeline too: its "
+      "verdict says why.");
 }
 
 }  // namespace pipewright::python

@@ -1,9 +1,9 @@
 // check(): will it hang, and why.
+#include "python/verdicts.hpp"
 #include "core/order/comm_policy_text.hpp"
 #include "core/order/problems.hpp"
 #include "core/program/verdict.hpp"
 #include "python/bindings.hpp"
-#include "python/verdicts.hpp"
 #include "sim/judgement.hpp"
 
 namespace pipewright::python {
@@ -53,10 +53,16 @@ void bind_verdicts(nb::module_& module) {
       .def_prop_ro("ok", &VerdictObject::ok, "Whether it ends.")
       .def("__bool__", &VerdictObject::ok)
       .def_prop_ro(
-          "cycle", [](const VerdictObject& self) { return nb::cast<nb::list>(to_python(self.fields["cycle"])); },
+          "cycle",
+          [](const VerdictObject& self) {
+            return nb::cast<nb::list>(to_python(self.fields["cycle"]));
+          },
           "Who waits for whom, a dict a step: rank, instruction, waits_for, behind.")
       .def_prop_ro(
-          "stuck", [](const VerdictObject& self) { return nb::cast<nb::list>(to_python(self.fields["stuck"])); },
+          "stuck",
+          [](const VerdictObject& self) {
+            return nb::cast<nb::list>(to_python(self.fields["stuck"]));
+          },
           "What stands at the head of each lane that does not go on: rank, lane, instruction.")
       .def_prop_ro(
           "problems",
@@ -71,12 +77,13 @@ void bind_verdicts(nb::module_& module) {
       .def_ro("explanation", &VerdictObject::explanation, "As the command prints it.")
       .def("__str__", [](const VerdictObject& self) { return self.explanation; })
       .def("__repr__", [](const VerdictObject& self) { return "<Verdict " + self.word() + ">"; });
-  module.def("check", check, nb::arg("order"), nb::arg("policy") = nb::none(),
-             nb::arg("message_bytes") = nb::none(),
-             "Will it hang, and why? policy is a preset's name or a Policy. Without one an order is "
-             "judged as stock PyTorch runs it over NCCL, by release, and the worst verdict counts; "
-             "a schedule under the policy that it is about. message_bytes (\"4MiB\") is the size of "
-             "each message, which eager protocols count.");
+  module.def(
+      "check", check, nb::arg("order"), nb::arg("policy") = nb::none(),
+      nb::arg("message_bytes") = nb::none(),
+      "Will it hang, and why? policy is a preset's name or a Policy. Without one an order is "
+      "judged as stock PyTorch runs it over NCCL, by release, and the worst verdict counts; "
+      "a schedule under the policy that it is about. message_bytes (\"4MiB\") is the size of "
+      "each message, which eager protocols count.");
 }
 
 }  // namespace pipewright::python

@@ -22,7 +22,8 @@ struct Result {
   Progress progress;  // filled only if not finished
 };
 
-/// Called by the thread that simulates, every 65,536 steps or so. What it throws ends the simulation.
+/// Called by the thread that simulates, every 65,536 steps or so. What it throws ends the
+/// simulation.
 using Pulse = std::function<void()>;
 
 /// Reads the Program under the cost table. O(n) where nothing queues: a policy free of waits, no

@@ -38,8 +38,8 @@ std::string title_of(const Schedule& schedule, const ScheduleRequest& request) {
 std::string title_of(const Order& order, const std::string& source) {
   std::string title = source + ": p=" + std::to_string(order.rank_count());
   if (!holds_calls_alone(order)) {
-    title += " m=" + std::to_string(order.micro_batches) +
-             " stages=" + std::to_string(order.stages());
+    title +=
+        " m=" + std::to_string(order.micro_batches) + " stages=" + std::to_string(order.stages());
   }
   return title;
 }

@@ -7,8 +7,8 @@
 
 namespace pipewright::planner {
 
-/// The schedule that a name means outside a job: a schedule's own name, with its hyphens or without,
-/// takes precedence over another's alias. So `zbh1` means zb-h1 here, while a job's
+/// The schedule that a name means outside a job: a schedule's own name, with its hyphens or
+/// without, takes precedence over another's alias. So `zbh1` means zb-h1 here, while a job's
 /// `schedule_mode: "ZBH1"` is Paddle's. Throws InputError with a suggestion.
 const Schedule& schedule_meant(const std::string& name);
 

@@ -7,7 +7,7 @@ import unittest
 
 import pipewright
 
-PAGE = os.path.join(os.environ["PIPEWRIGHT_SOURCE_DIR"], "docs", "python.md")
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "python.md")
 
 
 class Documented(unittest.TestCase):

@@ -212,8 +212,7 @@ Subject read_subject(const Arguments& arguments, Purpose purpose, Session& sessi
     if (!looks_like_json(text)) {
       read_order_file(subject, read_order_csv(text, file), file, arguments, purpose);
       if (!subject.lowering.fragment) {
-        subject.problems =
-            explained_by_row(std::move(subject.problems), subject.order, text, file);
+        subject.problems = explained_by_row(std::move(subject.problems), subject.order, text, file);
       }
     } else {
       const Json document = parse_json(text, path);

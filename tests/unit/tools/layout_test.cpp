@@ -18,7 +18,7 @@ namespace layout_test {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostSources = 25;
-constexpr const char* kTops[] = {"core", "traces", "sim", "exec", "planner", "tools"};
+constexpr const char* kTops[] = {"core", "traces", "sim", "exec", "planner", "tools", "python"};
 
 using Arrows = std::map<std::string, std::set<std::string>>;
 
@@ -54,7 +54,7 @@ struct House {
 const House& house() {
   static const House found = [] {
     static const std::regex include(
-        "\n#include \"((?:core|traces|sim|exec|planner|tools)/[^\"]+)\"");
+        "\n#include \"((?:core|traces|sim|exec|planner|tools|python)/[^\"]+)\"");
     House result;
     for (const char* top : kTops) {
       for (const auto& entry : fs::recursive_directory_iterator(root() / top)) {
