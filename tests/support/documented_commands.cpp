@@ -42,6 +42,7 @@ std::vector<RawBlock> raw_blocks(const std::string& markdown) {
 }
 
 bool runs_pipewright(const std::string& line) {
+  if (line.starts_with(">>> ")) return false;  // Python, which has a test of its own
   static const std::regex kWord(R"((^|[\s(])pipewright\s)");
   return std::regex_search(line.substr(0, line.find(" #")) + " ", kWord);
 }
