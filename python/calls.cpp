@@ -5,8 +5,12 @@
 namespace pipewright::python {
 
 GivenCosts costs_of(const CostWords& words, int stages) {
+  return changed_costs(parse_costs(kAssumedCosts, stages), words);
+}
+
+GivenCosts changed_costs(CostTable table, const CostWords& words) {
   GivenCosts costs;
-  costs.table = parse_costs(kAssumedCosts, stages);
+  costs.table = std::move(table);
   if (words.cost) change_costs(*words.cost, costs.table, {"cost"});
   if (words.mem) costs.memory_limit = parse_memory(*words.mem, costs.table, {"mem"});
   if (words.message_bytes) set_message_bytes(*words.message_bytes, costs.table, "message_bytes");

@@ -1,3 +1,4 @@
+#include "core/base/error.hpp"
 #include "python/bindings.hpp"
 
 namespace pipewright::python {
@@ -29,6 +30,31 @@ nb::object to_python(const Json& value) {
     default:
       return nb::none();
   }
+}
+
+Json from_python(nb::handle value, const std::string& name, const std::string& pointer) {
+  if (value.is_none()) return nullptr;
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+  if (nb::isinstance<nb::int_>(value)) return nb::cast<std::int64_t>(value);
+  if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  if (nb::isinstance<nb::dict>(value)) {
+    Json object = Json::object();
+    for (const auto& [key, member] : nb::borrow<nb::dict>(value)) {
+      const std::string word = nb::cast<std::string>(nb::str(key));
+      object[word] = from_python(member, name, pointer + "/" + word);
+    }
+    return object;
+  }
+  if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+    Json array = Json::array();
+    for (const nb::handle element : value)
+      array.push_back(from_python(element, name, pointer + "/" + std::to_string(array.size())));
+    return array;
+  }
+  throw InputError(name, pointer,
+                   "expected a dict, a list, a number, a string, a bool or None, got " +
+                       nb::cast<std::string>(value.type().attr("__name__")));
 }
 
 }  // namespace pipewright::python

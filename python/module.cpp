@@ -6,6 +6,8 @@ NB_MODULE(_core, module) {
   bind_errors();
   bind_policies(module);
   bind_orders(module);
+  bind_plans(module);
   bind_verdicts(module);
   bind_timelines(module);
+  bind_searches(module);
 }

@@ -5,6 +5,7 @@
 
 #include "core/costs/action_times.hpp"
 #include "core/timeline/timeline.hpp"
+#include "planner/plans/program_of_plan.hpp"
 #include "python/bindings.hpp"
 #include "python/verdicts.hpp"
 #include "sim/judgement.hpp"
@@ -60,19 +61,14 @@ Timeline nothing_of(const Program& program) {
   return {never, never, never, 0};
 }
 
-SimulatedTimeline simulate(const GivenOrder& given, const PolicyWord& policy,
-                           const std::optional<std::string>& cost,
-                           const std::optional<std::string>& mem,
-                           const std::optional<std::string>& message_bytes) {
-  const nb::gil_scoped_release release;
-  const CostTable costs = costs_of({cost, mem, message_bytes}, given.order.stages()).table;
+SimulatedTimeline simulated(Program program, const CostTable& costs,
+                            const std::vector<std::string>& problems, std::string title) {
   SimulatedTimeline self;
-  self.title = given.title;
-  self.program = lower(given.order, policy_of(policy),
-                       {.fragment = given.fragment, .optimizer = times_updates(costs)});
+  self.title = std::move(title);
+  self.program = std::move(program);
   heed_signals();
   WaitReport report;
-  if (given.problems.empty()) {
+  if (problems.empty()) {
     sim::Result result = sim::simulate(self.program, costs, heed_signals);
     self.timeline = std::move(result.timeline);
     if (!result.finished)
@@ -84,8 +80,26 @@ SimulatedTimeline simulate(const GivenOrder& given, const PolicyWord& policy,
   heed_signals();
   self.figures = figures_of(self.program, self.timeline, costs);
   self.rank = ranks_of(self.program);
-  self.verdict = verdict_on(self.program, report, given.problems);
+  self.verdict = verdict_on(self.program, report, problems);
   return self;
+}
+
+SimulatedTimeline simulate_order(const GivenOrder& given, const PolicyWord& policy,
+                                 const CostWords& words) {
+  const nb::gil_scoped_release release;
+  const CostTable costs = costs_of(words, given.order.stages()).table;
+  return simulated(lower(given.order, policy_of(policy),
+                         {.fragment = given.fragment, .optimizer = times_updates(costs)}),
+                   costs, given.problems, given.title);
+}
+
+SimulatedTimeline simulate_plan(const GivenPlan& given, const std::optional<PolicyWord>& policy,
+                                const CostWords& words) {
+  const nb::gil_scoped_release release;
+  const Plan& plan = given.plan;
+  return simulated(lower(planner::order_of_plan(plan), policy ? policy_of(*policy) : plan.policy,
+                         planner::lowering_of_plan(plan)),
+                   changed_costs(plan.costs, words).table, {}, given.title);
 }
 
 std::string svg_of(const SimulatedTimeline& self, int width) {
@@ -210,14 +224,28 @@ void bind_timelines(nb::module_& module) {
                format_duration(Nanoseconds(self.figures.makespan_ns)) + ">";
       });
   module.def("kinds", kind_names, "The names of the kinds of instructions, by number.");
+  using Words = std::optional<std::string>;
   module.def(
-      "simulate", simulate, nb::arg("order"), nb::arg("policy") = "ideal",
-      nb::arg("cost") = nb::none(), nb::arg("mem") = nb::none(),
-      nb::arg("message_bytes") = nb::none(),
+      "simulate",
+      [](const GivenOrder& order, const PolicyWord& policy, const Words& cost, const Words& mem,
+         const Words& message_bytes) {
+        return simulate_order(order, policy, {cost, mem, message_bytes});
+      },
+      nb::arg("order"), nb::arg("policy") = "ideal", nb::arg("cost") = nb::none(),
+      nb::arg("mem") = nb::none(), nb::arg("message_bytes") = nb::none(),
       "The predicted timeline of a step. cost (\"F=1ms,B=2ms,comm=10us\"), mem and "
       "message_bytes are written as for the command (docs/cli.md); without a policy "
       "transfers are a latency and nothing else. An order that hangs has a timeline too: its "
       "verdict says why.");
+  module.def(
+      "simulate",
+      [](const GivenPlan& plan, const std::optional<PolicyWord>& policy, const Words& cost,
+         const Words& mem, const Words& message_bytes) {
+        return simulate_plan(plan, policy, {cost, mem, message_bytes});
+      },
+      nb::arg("plan"), nb::arg("policy") = nb::none(), nb::arg("cost") = nb::none(),
+      nb::arg("mem") = nb::none(), nb::arg("message_bytes") = nb::none(),
+      "Of a plan, under its own policy and costs, changed by what is given.");
 }
 
 }  // namespace pipewright::python

@@ -3,32 +3,45 @@
 #include "core/order/comm_policy_text.hpp"
 #include "core/order/problems.hpp"
 #include "core/program/verdict.hpp"
+#include "planner/plans/program_of_plan.hpp"
 #include "python/bindings.hpp"
 #include "sim/judgement.hpp"
 
 namespace pipewright::python {
 namespace {
 
-VerdictObject check(const GivenOrder& given, std::optional<PolicyWord> policy,
-                    const std::optional<std::string>& message_bytes) {
+VerdictObject judged(const Program& program, const CostTable& costs,
+                     const std::vector<std::string>& problems) {
+  VerdictObject verdict =
+      verdict_on(program, sim::judge(problems, program, costs, heed_signals), problems);
+  verdict.verdicts = {{std::string(name_of(program.policy)), verdict.word()}};
+  return verdict;
+}
+
+VerdictObject check_order(const GivenOrder& given, std::optional<PolicyWord> policy,
+                          const std::optional<std::string>& message_bytes) {
   if (!policy && !given.preset.empty()) policy = given.preset;
   const nb::gil_scoped_release release;
   const CostTable costs = costs_of({{}, {}, message_bytes}, given.order.stages()).table;
   const LowerOptions options{.fragment = given.fragment};
-  if (!policy) {
-    const sim::StockJudgements judged =
-        sim::judge_as_torch(given.order, options, given.problems, costs, heed_signals);
-    VerdictObject verdict = verdict_on(judged.program, judged.worst().report, given.problems);
-    verdict.policy = policy_text(judged.program.policy, judged.worst().policy);
-    for (const sim::Judgement& each : judged.all)
-      verdict.verdicts[each.policy] = to_string(each.report.verdict);
-    return verdict;
-  }
-  const Program program = lower(given.order, policy_of(*policy), options);
-  VerdictObject verdict =
-      verdict_on(program, sim::judge(given.problems, program, costs, heed_signals), given.problems);
-  verdict.verdicts = {{std::string(name_of(program.policy)), verdict.word()}};
+  if (policy) return judged(lower(given.order, policy_of(*policy), options), costs, given.problems);
+  const sim::StockJudgements all =
+      sim::judge_as_torch(given.order, options, given.problems, costs, heed_signals);
+  VerdictObject verdict = verdict_on(all.program, all.worst().report, given.problems);
+  verdict.policy = policy_text(all.program.policy, all.worst().policy);
+  for (const sim::Judgement& each : all.all)
+    verdict.verdicts[each.policy] = to_string(each.report.verdict);
   return verdict;
+}
+
+VerdictObject check_plan(const GivenPlan& given, const std::optional<PolicyWord>& policy,
+                         const std::optional<std::string>& message_bytes) {
+  const nb::gil_scoped_release release;
+  const Plan& plan = given.plan;
+  const CostTable costs = changed_costs(plan.costs, {{}, {}, message_bytes}).table;
+  return judged(lower(planner::order_of_plan(plan), policy ? policy_of(*policy) : plan.policy,
+                      planner::lowering_of_plan(plan)),
+                costs, {});
 }
 
 }  // namespace
@@ -78,12 +91,14 @@ void bind_verdicts(nb::module_& module) {
       .def("__str__", [](const VerdictObject& self) { return self.explanation; })
       .def("__repr__", [](const VerdictObject& self) { return "<Verdict " + self.word() + ">"; });
   module.def(
-      "check", check, nb::arg("order"), nb::arg("policy") = nb::none(),
+      "check", check_order, nb::arg("order"), nb::arg("policy") = nb::none(),
       nb::arg("message_bytes") = nb::none(),
       "Will it hang, and why? policy is a preset's name or a Policy. Without one an order is "
       "judged as stock PyTorch runs it over NCCL, by release, and the worst verdict counts; "
       "a schedule under the policy that it is about. message_bytes (\"4MiB\") is the size of "
       "each message, which eager protocols count.");
+  module.def("check", check_plan, nb::arg("plan"), nb::arg("policy") = nb::none(),
+             nb::arg("message_bytes") = nb::none(), "Of a plan, under its own policy.");
 }
 
 }  // namespace pipewright::python

@@ -11,8 +11,10 @@ See docs/python.md.
 
 from ._core import (
     Order,
+    Plan,
     Policy,
     Timeline,
+    Tuned,
     Verdict,
     check,
     kinds,
@@ -20,6 +22,7 @@ from ._core import (
     schedule,
     schedules,
     simulate,
+    tune,
 )
 from .errors import Error, InputError, InternalError, MachineError
 
@@ -29,8 +32,10 @@ __all__ = [
     "InternalError",
     "MachineError",
     "Order",
+    "Plan",
     "Policy",
     "Timeline",
+    "Tuned",
     "Verdict",
     "check",
     "kinds",
@@ -38,4 +43,5 @@ __all__ = [
     "schedule",
     "schedules",
     "simulate",
+    "tune",
 ]

@@ -5,7 +5,7 @@ import sys
 import unittest
 
 SKIPPED = 77
-ALL = ("arrays", "errors", "like_the_command", "documented")
+ALL = ("arrays", "errors", "like_the_command", "plans", "documented")
 
 
 def main():

@@ -13,6 +13,7 @@
 #include "planner/search/explanation.hpp"
 #include "planner/search/measured_fit.hpp"
 #include "planner/search/search.hpp"
+#include "planner/search/search_json.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "planner/synthesis/plan_synthesis.hpp"
 #include "tools/cli/arguments.hpp"
@@ -25,7 +26,6 @@
 #include "tools/commands/tune_measured.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/synthesis.hpp"
-#include "tools/output/candidate_json.hpp"
 #include "tools/output/measured_text.hpp"
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
@@ -35,39 +35,12 @@
 namespace pipewright::tools {
 namespace {
 
-Json result_fields(const planner::SearchResult& result) {
-  const auto list = [](const std::vector<planner::Candidate>& candidates) {
-    Json json = Json::array();
-    for (const planner::Candidate& candidate : candidates)
-      json.push_back(candidate_fields(candidate));
-    return json;
-  };
-  Json fields = {{"best", result.best ? candidate_fields(result.ranked.front()) : Json(nullptr)},
-                 {"ranked", list(result.ranked)},
-                 {"baselines", list(result.baselines)},
-                 {"pruned", by_sentence(result.pruned)},
-                 {"examples", by_sentence(result.examples)},
-                 {"configurations", result.configurations},
-                 {"evaluated", result.evaluated},
-                 {"complete", result.complete},
-                 {"elapsed_ns", result.elapsed_ns}};
-  if (!result.nearest.empty()) fields["nearest"] = result.nearest;
-  if (!result.front.empty()) fields["front"] = list(result.front);
-  if (result.not_executable) fields["not_executable"] = candidate_fields(*result.not_executable);
-  if (const auto& done = result.synthesis) {
-    fields["synthesis_on_winners"] = {{"winners", done->winners},
-                                      {"better", done->better},
-                                      {"gain", done->gain},
-                                      {"orders", done->orders}};
-  }
-  return fields;
-}
-
 Json explanation_fields(const planner::Explanation& explanation) {
-  return {{"possible", explanation.is_possible},
-          {"why", explanation.sentences},
-          {"configuration",
-           explanation.candidate ? candidate_fields(*explanation.candidate) : Json(nullptr)}};
+  return {
+      {"possible", explanation.is_possible},
+      {"why", explanation.sentences},
+      {"configuration",
+       explanation.candidate ? planner::candidate_fields(*explanation.candidate) : Json(nullptr)}};
 }
 
 /// The answer, then why; the search's own result follows.
@@ -242,11 +215,10 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   }
   planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
-  Json fields = result_fields(result);
+  Json fields = planner::search_fields(result);
   const auto fit = fit_of(job, profile, options.cores);
   if (fit) fields["calibration"] = measured_fields(*fit);
-  fields["costing"] = {
-      {"way", costing.way}, {"why", costing.why}, {"otherwise", costing.otherwise}};
+  fields["costing"] = planner::costing_fields(costing);
   if (const auto asked = arguments.text("--explain")) {
     const planner::Explanation explanation =
         explain_with_progress(job, profile, options, result, *asked, session);

@@ -5,6 +5,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "planner/base/number_text.hpp"
+#include "planner/search/search_json.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/measuring/measured_search.hpp"
@@ -186,11 +187,8 @@ int tune_measured(const MeasuredJob& asked, const Arguments& arguments, Session&
   const MeasuredSearch found = measure(asked.job, profile, watched(asked.options, session),
                                        settings, journal ? &journal->journal() : nullptr, session);
   if (session.json()) {
-    session.print_result({{"costing",
-                           {{"way", asked.costing.way},
-                            {"why", asked.costing.why},
-                            {"otherwise", asked.costing.otherwise}}},
-                          {"measuring", fields_of(found)}});
+    session.print_result(
+        {{"costing", planner::costing_fields(asked.costing)}, {"measuring", fields_of(found)}});
   } else {
     print_found(found, session);
   }

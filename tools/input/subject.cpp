@@ -12,6 +12,7 @@
 #include "core/plan/job.hpp"
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
+#include "planner/plans/plan_title.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/requested.hpp"
 #include "sim/judgement.hpp"
@@ -100,16 +101,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   subject.order = planner::order_of_plan(plan);
   subject.lowering = planner::lowering_of_plan(plan);
   subject.program = lower(subject.order, plan.policy, subject.lowering);
-  subject.title = plan.schedule.name + ": p=" + std::to_string(plan.ranks()) +
-                  " m=" + std::to_string(plan.micro_batches);
-  if (plan.schedule.chunks > 1) subject.title += " v=" + std::to_string(plan.schedule.chunks);
-  if (plan.replicas() > 1) subject.title += " dp=" + std::to_string(plan.replicas());
-  for (const char* dimension : {"tp", "cp"}) {
-    const int size = plan.mesh.size(dimension);
-    if (size > 1) subject.title += std::string(" ") + dimension + "=" + std::to_string(size);
-  }
-  if (plan.sharding_stage > 0) subject.title += " zero=" + std::to_string(plan.sharding_stage);
-  subject.title += ", model " + plan.model.name;
+  subject.title = planner::title_of(plan);
   subject.costs = plan.costs;
   subject.memory_limit = use_cost_flags(subject.costs, arguments, placement_of_pipeline(plan));
   if (arguments.has("--costs"))

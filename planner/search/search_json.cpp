@@ -1,10 +1,10 @@
-#include "tools/output/candidate_json.hpp"
+#include "planner/search/search_json.hpp"
 
-namespace pipewright::tools {
+namespace pipewright::planner {
 namespace {
 
 /// One word for all stages, or a word for each.
-Json recompute_json(const planner::SetupRecompute& recompute) {
+Json recompute_json(const SetupRecompute& recompute) {
   if (!recompute.by_stage) return to_string(recompute.of_all);
   Json list = Json::array();
   for (const LayerRecompute kind : recompute.of_stage) list.push_back(to_string(kind));
@@ -13,11 +13,11 @@ Json recompute_json(const planner::SetupRecompute& recompute) {
 
 }  // namespace
 
-Json candidate_fields(const planner::Candidate& candidate) {
+Json candidate_fields(const Candidate& candidate) {
   std::vector<int> layers;
   for (const StagePlan& stage : candidate.stages)
     layers.push_back(stage.end_layer - stage.first_layer);
-  const planner::ParallelSetup& parallel = candidate.parallel;
+  const ParallelSetup& parallel = candidate.parallel;
   Json fields = {{"schedule", candidate.schedule},
                  {"tp", parallel.tensor},
                  {"pp", parallel.pipeline},
@@ -46,4 +46,35 @@ Json candidate_fields(const planner::Candidate& candidate) {
   return fields;
 }
 
-}  // namespace pipewright::tools
+Json costing_fields(const Costing& costing) {
+  return {{"way", costing.way}, {"why", costing.why}, {"otherwise", costing.otherwise}};
+}
+
+Json search_fields(const SearchResult& result) {
+  const auto list = [](const std::vector<Candidate>& candidates) {
+    Json json = Json::array();
+    for (const Candidate& candidate : candidates) json.push_back(candidate_fields(candidate));
+    return json;
+  };
+  Json fields = {{"best", result.best ? candidate_fields(result.ranked.front()) : Json(nullptr)},
+                 {"ranked", list(result.ranked)},
+                 {"baselines", list(result.baselines)},
+                 {"pruned", by_sentence(result.pruned)},
+                 {"examples", by_sentence(result.examples)},
+                 {"configurations", result.configurations},
+                 {"evaluated", result.evaluated},
+                 {"complete", result.complete},
+                 {"elapsed_ns", result.elapsed_ns}};
+  if (!result.nearest.empty()) fields["nearest"] = result.nearest;
+  if (!result.front.empty()) fields["front"] = list(result.front);
+  if (result.not_executable) fields["not_executable"] = candidate_fields(*result.not_executable);
+  if (const auto& done = result.synthesis) {
+    fields["synthesis_on_winners"] = {{"winners", done->winners},
+                                      {"better", done->better},
+                                      {"gain", done->gain},
+                                      {"orders", done->orders}};
+  }
+  return fields;
+}
+
+}  // namespace pipewright::planner
