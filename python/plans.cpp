@@ -8,24 +8,24 @@
 namespace pipewright::python {
 namespace {
 
-GivenPlan parse(const std::string& text, const std::string& name) {
+GivenPlan plan_in_text(const std::string& text, const std::string& name) {
   const nb::gil_scoped_release release;
   const Json document = parse_json(text, name);
   return given_plan(read_plan(JsonCursor(document, name)));
 }
 
-GivenPlan load(const std::filesystem::path& path) {
+GivenPlan plan_in_file(const std::filesystem::path& path) {
   const nb::gil_scoped_release release;
   return given_plan(load_plan(path.string()));
 }
 
-void save(const GivenPlan& given, const std::filesystem::path& path) {
+void save_plan(const GivenPlan& given, const std::filesystem::path& path) {
   const nb::gil_scoped_release release;
   write_file(path, to_text(to_json(given.plan)));
 }
 
 /// Of one replica.
-GivenOrder order_of(const GivenPlan& given) {
+GivenOrder order_of_replica(const GivenPlan& given) {
   GivenOrder order;
   order.order = planner::pipeline_order(given.plan);
   order.title = given.title;
@@ -42,10 +42,10 @@ GivenPlan given_plan(Plan plan) {
 void bind_plans(nb::module_& module) {
   nb::class_<GivenPlan>(module, "Plan",
                         "All that a run needs, and what was predicted of it (docs/plan-format.md).")
-      .def_static("load", load, nb::arg("path"), "Reads a plan.json.")
-      .def_static("parse", parse, nb::arg("text"), nb::arg("name") = "plan",
+      .def_static("load", plan_in_file, nb::arg("path"), "Reads a plan.json.")
+      .def_static("parse", plan_in_text, nb::arg("text"), nb::arg("name") = "plan",
                   "The same of a text; messages call it by the name.")
-      .def("save", save, nb::arg("path"), "As a plan.json.")
+      .def("save", save_plan, nb::arg("path"), "As a plan.json.")
       .def(
           "to_json", [](const GivenPlan& given) { return to_text(to_json(given.plan)); },
           "The text of a plan.json (docs/schemas/plan.schema.json).")
@@ -53,7 +53,7 @@ void bind_plans(nb::module_& module) {
           "fields",
           [](const GivenPlan& given) { return nb::cast<nb::dict>(to_python(to_json(given.plan))); },
           "The plan.json as dicts and lists.")
-      .def_prop_ro("order", order_of, "What each rank of one replica computes.")
+      .def_prop_ro("order", order_of_replica, "What each rank of one replica computes.")
       .def_prop_ro(
           "policy", [](const GivenPlan& given) { return given.plan.policy; },
           "How its Program communicates.")

@@ -58,6 +58,8 @@ Tuned tune(const Document& document, const std::optional<Document>& profile_docu
            const std::optional<double>& budget, bool synthesis, int threads,
            const std::optional<Progress>& progress) {
   if (top < 1) throw InputError("top: expected 1 or more, got " + std::to_string(top));
+  if (threads < 0)
+    throw InputError("threads: expected 0 (one a core) or more, got " + std::to_string(threads));
   if (budget && !(*budget > 0)) throw InputError("budget: expected a time above 0 in seconds");
   const std::string name = name_of(document, "job");
   const Json json = json_of(document, name);
