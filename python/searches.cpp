@@ -74,6 +74,7 @@ Tuned tune(const Document& document, const std::optional<Document>& profile_docu
   options.keep = top;
   options.threads = threads;
   options.synthesis = synthesis;
+  options.intervals = true;
   options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
   options.budget_seconds = budget.value_or(0);
   report_to(options, progress);

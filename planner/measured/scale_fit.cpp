@@ -131,14 +131,24 @@ ScaleVector fitted_logs(const std::vector<double>& seconds, const PredictSeconds
   return logs;
 }
 
-}  // namespace
-
-double ScaleFit::deviation(const ScaleVector& slopes) const {
-  double variance = spread * spread;
+double variance_along(const Matrix& covariance, const ScaleVector& slopes) {
+  double variance = 0;
   for (std::size_t i = 0; i < kScales; ++i) {
     for (std::size_t j = 0; j < kScales; ++j) variance += slopes[i] * covariance[i][j] * slopes[j];
   }
-  return std::sqrt(variance);
+  return variance;
+}
+
+}  // namespace
+
+double ScaleFit::deviation(const ScaleVector& slopes) const {
+  return std::sqrt(spread * spread + variance_along(covariance, slopes));
+}
+
+double ScaleFit::deviation_between(const ScaleVector& one, const ScaleVector& other) const {
+  ScaleVector apart{};
+  for (std::size_t i = 0; i < kScales; ++i) apart[i] = one[i] - other[i];
+  return std::sqrt(2 * spread * spread + variance_along(covariance, apart));
 }
 
 std::vector<ScaleVector> slopes_at(const CostScales& scales, const PredictSeconds& predict) {

@@ -31,6 +31,8 @@ struct ScaleFit {
   /// Standard deviation of the logarithm of the time of a configuration that was not measured;
   /// `slopes`: of its logarithm along the logarithm of each scale.
   double deviation(const ScaleVector& slopes) const;
+  /// The same of the ratio of two such times, which have the errors of the scales in common.
+  double deviation_between(const ScaleVector& one, const ScaleVector& other) const;
 };
 
 /// Bayesian linear regression of the logarithms, made linear anew at each step (Gauss-Newton): the

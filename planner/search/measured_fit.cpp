@@ -82,6 +82,17 @@ std::vector<Priced> priced(const Job& job, const Profile* profile, int cores,
   return prices;
 }
 
+std::vector<ScaleVector> slopes_of(const Job& job, const Profile* profile, int cores,
+                                   const std::vector<Configuration>& configurations,
+                                   const CostScales& scales) {
+  return slopes_at(scales, [&](const CostScales& moved) {
+    std::vector<double> seconds;
+    for (const Priced& each : priced(job, profile, cores, configurations, moved))
+      seconds.push_back(each.seconds);
+    return seconds;
+  });
+}
+
 Evaluation evaluate_any(const Job& job, const ConfigurationCosts& costs,
                         const Configuration& configuration) {
   const Branch branch = branch_of(configuration, costs);

@@ -51,6 +51,12 @@ std::vector<Priced> priced(const Job& job, const Profile* profile, int cores,
                            const std::vector<Configuration>& configurations,
                            const CostScales& scales);
 
+/// Slopes of the logarithms of their times along the scales (planner/measured/scale_fit.hpp), at
+/// `scales`. Errors as of priced().
+std::vector<ScaleVector> slopes_of(const Job& job, const Profile* profile, int cores,
+                                   const std::vector<Configuration>& configurations,
+                                   const CostScales& scales);
+
 /// As a search judges it, whose schedules plan for the memory that there is; what does not fit is
 /// judged as if there were enough.
 Evaluation evaluate_any(const Job& job, const ConfigurationCosts& costs,

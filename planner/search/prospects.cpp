@@ -63,12 +63,7 @@ void look_out(const Pricing& by, const MeasuredFit& fit, bool is_estimated,
     std::vector<Configuration> configurations;
     for (const Prospect& each : list)
       configurations.push_back(configuration_of(by, each.configuration));
-    slopes = slopes_at(fit.times.scales, [&](const CostScales& scales) {
-      std::vector<double> seconds;
-      for (const Priced& each : priced(by.job, by.profile, by.cores, configurations, scales))
-        seconds.push_back(each.seconds);
-      return seconds;
-    });
+    slopes = slopes_of(by.job, by.profile, by.cores, configurations, fit.times.scales);
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Candidate& candidate = list[i].candidate;

@@ -65,6 +65,11 @@ Json search_fields(const SearchResult& result) {
                  {"evaluated", result.evaluated},
                  {"complete", result.complete},
                  {"elapsed_ns", result.elapsed_ns}};
+  for (std::size_t i = 0; i < result.intervals.size(); ++i) {
+    const StepInterval& interval = result.intervals[i];
+    fields["ranked"][i]["interval_ns"] = {interval.low.value, interval.high.value};
+    fields["ranked"][i]["told_from_first"] = interval.told_from_first;
+  }
   if (!result.nearest.empty()) fields["nearest"] = result.nearest;
   if (!result.front.empty()) fields["front"] = list(result.front);
   if (result.not_executable) fields["not_executable"] = candidate_fields(*result.not_executable);

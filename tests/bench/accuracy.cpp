@@ -5,12 +5,15 @@
 //   bench_accuracy fit A100     the efficiencies that fit this device's named rows best
 //   bench_accuracy short        the summary alone
 //   bench_accuracy sources      each file's rows, error, bias and rows called over memory
+//   bench_accuracy left-out     each file with all that is fitted fitted to the others
 //   bench_accuracy rows FILE    the rows of a file
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
+#include "tests/support/left_out.hpp"
 #include "tests/support/measured_cases.hpp"
 
 namespace {
@@ -91,6 +94,73 @@ void print_sources(const std::vector<MeasuredTable>& first,
   }
 }
 
+struct LogErrors {
+  double mean = 0, median = 0, bias = 0;  // in percent
+};
+
+LogErrors summary_of(const std::vector<double>& errors) {
+  LogErrors summary;
+  std::vector<double> sizes;
+  for (const double error : errors) {
+    const double percent = 100 * std::expm1(error);
+    summary.bias += percent / static_cast<double>(errors.size());
+    sizes.push_back(std::abs(percent));
+    summary.mean += sizes.back() / static_cast<double>(errors.size());
+  }
+  std::sort(sizes.begin(), sizes.end());
+  summary.median = sizes.empty() ? 0 : sizes[sizes.size() / 2];
+  return summary;
+}
+
+/// What all sources say together, each counted once.
+void print_intervals(const std::vector<test::LeftOutTable>& tables) {
+  double within = 0, others = 0;
+  std::vector<double> widths, errors;
+  for (const test::LeftOutTable& table : tables) {
+    within += test::share_within(table, 1);
+    others += test::share_within(table, table.widened);
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      widths.push_back(std::expm1(test::kDeviationsOf90 * table.deviations[i]));
+      errors.push_back(std::abs(std::expm1(table.errors[i])));
+    }
+  }
+  const auto median = [](std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  };
+  const auto percent = [&](double sum) { return 100 * sum / static_cast<double>(tables.size()); };
+  std::printf(
+      "\nOf the rows of a source %.0f %% lie within the interval, on average over the sources "
+      "(%.0f %% with the others' widening). The median interval reaches %.0f %% above, the median "
+      "error is %.0f %%.\n",
+      percent(within), percent(others), 100 * median(widths), 100 * median(errors));
+}
+
+void print_left_out(const std::vector<MeasuredTable>& first,
+                    const std::vector<MeasuredTable>& second) {
+  std::vector<MeasuredTable> tables = first;
+  tables.insert(tables.end(), second.begin(), second.end());
+  for (const test::LeaveOut what : {test::LeaveOut::File, test::LeaveOut::Publisher}) {
+    const bool by_file = what == test::LeaveOut::File;
+    std::printf(
+        "\n| left out: %s | table | rows | mean error | median | bias | within 90 %% | widened | "
+        "no "
+        "other source has |\n|---|---|---|---|---|---|---|---|---|\n",
+        by_file ? "its file" : "its publisher");
+    const std::vector<test::LeftOutTable> results = test::left_out(tables, what);
+    for (const test::LeftOutTable& table : results) {
+      const LogErrors errors = summary_of(table.errors);
+      std::string unseen;
+      for (const std::string& name : table.unseen) unseen += (unseen.empty() ? "" : ", ") + name;
+      std::printf("| %s | %s | %zu | %.1f %% | %.1f %% | %+.1f %% | %.0f %% | %.2f | %s |\n",
+                  (by_file ? "`" + table.file + "`" : table.publisher).c_str(), table.title.c_str(),
+                  table.rows.size(), errors.mean, errors.median, errors.bias,
+                  100 * test::share_within(table, 1), table.widened, unseen.c_str());
+    }
+    print_intervals(results);
+  }
+}
+
 /// What the first choice may cost more than the best, in percent.
 constexpr double kMostOfChoice = 3;
 
@@ -155,6 +225,11 @@ void print_page(const std::vector<MeasuredTable>& tables,
       "\n## True on other people's machines\n\nEach file of golden/measured/ and of a second "
       "collection, golden/measured2/, to which nothing was fitted.\n\n");
   print_sources(tables, second);
+  std::printf(
+      "\n## Sources that were left out\n\nTimes, with all that is fitted to training runs fitted "
+      "to the other sources only ([decision 54](../decisions/0054-intervals-of-steps.md)): the "
+      "error, and how many rows lie within the interval that `tune` states.\n");
+  print_left_out(tables, second);
   std::printf("\n## What the tables allow\n");
   print_limits(tables);
   for (const MeasuredTable& table : tables) print_rows(table);
@@ -243,6 +318,8 @@ int main(int argc, char** argv) {
     print_choices(tables);
   } else if (argc == 2 && std::strcmp(argv[1], "sources") == 0) {
     print_sources(tables, test::second_collection(golden / "measured2"));
+  } else if (argc == 2 && std::strcmp(argv[1], "left-out") == 0) {
+    print_left_out(tables, test::second_collection(golden / "measured2"));
   } else if (argc == 3 && std::strcmp(argv[1], "rows") == 0) {
     for (const auto& all : {tables, test::second_collection(golden / "measured2")}) {
       for (const MeasuredTable& table : all) {

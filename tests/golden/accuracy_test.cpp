@@ -3,6 +3,9 @@
 // is, a little above the page.
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "tests/support/left_out.hpp"
 #include "tests/support/measured_rows.hpp"
 
 namespace pipewright::test {
@@ -119,6 +122,28 @@ TEST(Candidates, AreTheSizesAndInterleavingsThatDivide) {
   EXPECT_EQ(all.back().chunks, 2);
   setup.pipeline = 1;
   EXPECT_EQ(with_sizes_and_chunks(setup, 8, 12, {1}, {1, 2}).size(), 1u);
+}
+
+/// The table is docs/evidence/accuracy.md's; the limits are a little outside of what is.
+TEST_F(Accuracy, IntervalsHoldOnSourcesThatWereLeftOut) {
+  std::vector<MeasuredTable> tables = measured_tables(folder_);
+  for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
+    tables.push_back(std::move(table));
+  for (const LeaveOut what : {LeaveOut::File, LeaveOut::Publisher}) {
+    const std::vector<LeftOutTable> results = left_out(tables, what);
+    ASSERT_GE(results.size(), 15u);
+    double within = 0;
+    std::set<std::string> unseen;
+    for (const LeftOutTable& table : results) {
+      within += share_within(table, 1) / static_cast<double>(results.size());
+      unseen.insert(table.unseen.begin(), table.unseen.end());
+    }
+    EXPECT_GE(within, 0.85);
+    EXPECT_LE(within, 0.95);
+    // T4 are AMP's alone, in two files.
+    EXPECT_EQ(unseen,
+              what == LeaveOut::File ? std::set<std::string>{} : std::set<std::string>{"T4"});
+  }
 }
 
 TEST(RankCorrelation, IsOneForTheSameOrderAndMinusOneForTheOther) {

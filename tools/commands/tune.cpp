@@ -151,6 +151,7 @@ planner::SearchOptions options_of(const Arguments& arguments, const Job& job) {
   options.threads = arguments.integer_or("--threads", 0, 1024, 0);
   options.exhaustive = arguments.has("--exhaustive");
   options.front = arguments.has("--front");
+  options.intervals = true;
   options.synthesis = !arguments.has("--no-synthesis");
   options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
   const auto budget = arguments.duration("--budget");

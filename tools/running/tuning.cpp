@@ -29,6 +29,32 @@ std::string winners_text(const planner::WinnersSynthesis& synthesis) {
   return text + ", " + std::to_string(synthesis.orders) + " orders timed";
 }
 
+/// "2 to 5, 7": numbers in rising order.
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (std::size_t from = 0; from < numbers.size();) {
+    std::size_t last = from;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(numbers[from]);
+    if (last > from) text += " to " + std::to_string(numbers[last]);
+    from = last + 1;
+  }
+  return text;
+}
+
+/// "Row 1 takes 13.1 to 25.0 s with a chance of 90 %. Rows 2, 3 cannot be told from it; …"
+std::string intervals_text(const std::vector<planner::StepInterval>& intervals) {
+  const planner::StepInterval& first = intervals.front();
+  std::string text = "Row 1 takes " + format_duration(first.low) + " to " +
+                     format_duration(first.high) + " with a chance of 90 % (an estimate). ";
+  std::vector<int> alike;
+  for (std::size_t i = 1; i < intervals.size(); ++i)
+    if (!intervals[i].told_from_first) alike.push_back(static_cast<int>(i) + 1);
+  if (alike.empty()) return text + (intervals.size() > 1 ? "The others are slower." : "");
+  return text + (alike.size() == 1 ? "Row " : "Rows ") + ranges_text(alike) +
+         " cannot be told from it; tune --measure times a few.";
+}
+
 }  // namespace
 
 Profile load_profile(const std::string& path) {
@@ -149,6 +175,7 @@ void print_search(const planner::SearchResult& result, Session& session) {
     if (!result.best && example != examples.end()) line += ", as in this case: " + example->second;
     print_line(line);
   }
+  if (!result.intervals.empty()) print_line(intervals_text(result.intervals));
   print_line(std::to_string(result.evaluated) + " of " + std::to_string(result.configurations) +
              " configurations simulated in " + format_duration(Nanoseconds(result.elapsed_ns)));
   if (result.synthesis) print_line(winners_text(*result.synthesis));

@@ -83,6 +83,15 @@ TEST(ScaleFit, KnowsLessOfWhatIsUnlikeTheRows) {
   EXPECT_LT(alike, fit_of({}, 0).deviation({1, 0.3, 0.1}));
 }
 
+TEST(ScaleFit, TwoRowsOfOneMachineShareItsErrors) {
+  const ScaleFit fit = fit_of({}, 0);
+  const ScaleVector one{1, 0.3, 0.1}, other{1, 0.5, 0.1};
+  EXPECT_DOUBLE_EQ(fit.deviation_between(one, one), std::sqrt(2.0) * fit.spread);
+  EXPECT_NEAR(fit.deviation_between(one, other), std::hypot(std::sqrt(2.0) * fit.spread, 0.2 * 0.3),
+              1e-12);
+  EXPECT_LT(fit.deviation_between(one, other), fit.deviation(one));
+}
+
 TEST(MemoryFit, IsTheShrunkenMeanOfPeaksAndLeavesOneWithoutAny) {
   const MemoryFit fit = fit_memory({{10, 11, true}, {20, 24, true}}, 100);
   const double rows = 2 / (0.05 * 0.05), prior = 1 / (0.1 * 0.1);
@@ -188,6 +197,54 @@ TEST(Prospects, HaveTextsThatNameThem) {
     EXPECT_NEAR(seconds, static_cast<double>(each.candidate.step.value) * 1e-9, 1e-9)
         << each.configuration;
   }
+}
+
+TEST(StepIntervals, AreNarrowedByAMeasuredStepAndTellOnlyWhatIsFarApart) {
+  Job job = estimated_job();
+  job.architecture = architecture_preset("llama3-70b");
+  job.model = model_of(*job.architecture);
+  job.cluster.nodes = 8;
+  SearchOptions options;
+  options.intervals = true;
+  options.keep = 100;
+  const SearchResult found = search(job, nullptr, options);
+  ASSERT_EQ(found.intervals.size(), found.ranked.size());
+  const double first = static_cast<double>(found.ranked.front().step.value);
+  EXPECT_FALSE(found.intervals.front().told_from_first);
+  int told = 0;
+  for (std::size_t i = 0; i < found.intervals.size(); ++i) {
+    const StepInterval& interval = found.intervals[i];
+    const auto step = static_cast<double>(found.ranked[i].step.value);
+    // Symmetric around the step's logarithm, and at least as wide as the prior of all times.
+    EXPECT_NEAR(static_cast<double>(interval.low.value) * static_cast<double>(interval.high.value),
+                step * step, step * 2);
+    EXPECT_GT(static_cast<double>(interval.high.value), step * std::exp(1.64 * 0.2));
+    // Two equal rows' spread is 0.08 each.
+    if (interval.told_from_first) {
+      EXPECT_GT(std::log(step / first), 1.28 * 0.08 * std::sqrt(2.0));
+    }
+    told += interval.told_from_first;
+  }
+  EXPECT_GT(told, 0);
+  job.measured_steps = {
+      {text_of(found.ranked.front()), Nanoseconds(found.ranked.front().step.value)}};
+  const SearchResult measured = search(job, nullptr, options);
+  const auto width = [](const StepInterval& interval) {
+    return static_cast<double>(interval.high.value) / static_cast<double>(interval.low.value);
+  };
+  EXPECT_LT(width(measured.intervals.front()), width(found.intervals.front()));
+}
+
+TEST(StepIntervals, AreOfEstimatedJobsAlone) {
+  Job job;
+  job.model = model_preset("gpt-tiny");
+  job.cluster = cluster_preset("local-cpu");
+  job.global_batch = 16;
+  SearchOptions options;
+  options.intervals = true;
+  const SearchResult found = search(job, nullptr, options);
+  EXPECT_FALSE(found.ranked.empty());
+  EXPECT_TRUE(found.intervals.empty());
 }
 
 TEST(ClosedFit, MeetsOneStepAndScalesAll) {

@@ -1,0 +1,43 @@
+#include "planner/search/step_intervals.hpp"
+
+#include <cmath>
+
+#include "planner/search/measured_fit.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+// Quantiles of the normal distribution.
+constexpr double kBothSides = 1.6449;  // 90 % lie between minus this and this
+constexpr double kOneSide = 1.2816;    // 90 % lie below
+
+/// A synthesised order stands for the schedule that it was made from.
+Configuration configuration_of(const Job& job, Candidate candidate) {
+  if (candidate.synthesised) candidate.schedule = candidate.synthesised->from;
+  return read_configuration(text_of(candidate), job, nullptr).configuration;
+}
+
+}  // namespace
+
+std::vector<StepInterval> intervals_of(const Job& job, int cores,
+                                       const std::vector<Candidate>& ranked) {
+  if (ranked.empty()) return {};
+  const ScaleFit fit = fit_measured_steps(job, nullptr, cores).times;
+  std::vector<Configuration> configurations;
+  for (const Candidate& candidate : ranked)
+    configurations.push_back(configuration_of(job, candidate));
+  const std::vector<ScaleVector> slopes =
+      slopes_of(job, nullptr, cores, configurations, fit.scales);
+  std::vector<StepInterval> intervals;
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    const auto step = static_cast<double>(ranked[i].step.value);
+    const double factor = std::exp(kBothSides * fit.deviation(slopes[i]));
+    const double more = std::log(step / static_cast<double>(ranked.front().step.value));
+    intervals.push_back({Nanoseconds(std::llround(step / factor)),
+                         Nanoseconds(std::llround(step * factor)),
+                         i > 0 && more > kOneSide * fit.deviation_between(slopes[0], slopes[i])});
+  }
+  return intervals;
+}
+
+}  // namespace pipewright::planner

@@ -1,0 +1,25 @@
+// How well the estimate knows the steps of ranked configurations
+// (docs/decisions/0054-intervals-of-steps.md).
+#pragma once
+
+#include <vector>
+
+#include "core/plan/job.hpp"
+#include "planner/configurations/candidate.hpp"
+
+namespace pipewright::planner {
+
+/// Of a configuration: between these the step lies with a chance of 90 %, and whether it is slower
+/// than the first with the same chance.
+struct StepInterval {
+  Nanoseconds low, high;
+  bool told_from_first = false;
+};
+
+/// By row, of a job whose steps are estimated (estimated_architecture()) and fitted to its measured
+/// steps, if it has any. `ranked`: rows of its search, the fastest first; `cores`: as in
+/// SearchOptions.
+std::vector<StepInterval> intervals_of(const Job& job, int cores,
+                                       const std::vector<Candidate>& ranked);
+
+}  // namespace pipewright::planner

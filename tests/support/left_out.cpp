@@ -1,0 +1,294 @@
+#include "tests/support/left_out.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "planner/measured/scale_fit.hpp"
+
+namespace pipewright::test {
+namespace {
+
+// What is fitted: the logarithms of two efficiencies of each kind of device, of products and of
+// memory (T4: of the links, which are behind a PCI Express bus), and of the host's time to start a
+// kernel under two generations of frameworks.
+constexpr std::array kKinds{"T4", "V100", "A100", "Hopper", "Blackwell"};
+constexpr std::size_t kOfDevices = 2 * kKinds.size(), kFitted = kOfDevices + 2;
+using Values = std::array<double, kFitted>;
+
+std::size_t kind_of(std::string_view device) {
+  if (device == "T4") return 0;
+  if (device == "V100") return 1;
+  if (device.starts_with("A100")) return 2;
+  return device.starts_with("H") ? 3 : 4;
+}
+
+std::size_t launches_of(const FrameworkTraits& framework) {
+  return framework.flash_attention ? kOfDevices + 1 : kOfDevices;
+}
+
+// A priori: each value lies about the mean of its like, which is little known itself.
+constexpr double kDeviceDeviation = 0.25, kLaunchDeviation = 0.6;
+constexpr double kMeanProducts = 0.7, kMeanMemory = 0.7, kMeanLaunch = 18e-6;
+constexpr double kMeanDeviation = 0.25;
+/// How far a source's rows may all be off for reasons of its own; each source counts once.
+constexpr double kSourceDeviation = 0.15;
+/// Errors beyond this count less and less (Student's t with one degree of freedom).
+constexpr double kFarError = 0.3;
+constexpr std::size_t kMostRowsOfSource = 48;
+constexpr int kRounds = 10;
+constexpr double kSlopeStep = 0.02;
+
+std::string publisher_of(const std::string& file) {
+  const auto begins = [&](const char* with) { return file.rfind(with, 0) == 0; };
+  if (begins("vtrain")) return "vTrain";
+  if (begins("amp")) return "AMP";
+  if (begins("bigscience")) return "BigScience";
+  if (begins("mosaic")) return "MosaicML";
+  if (begins("simumax")) return "SimuMax";
+  if (begins("aceso")) return "Aceso";
+  return "NVIDIA";
+}
+
+bool is_time(const MeasuredCase& row) {
+  return row.quantity == Quantity::StepSeconds || row.quantity == Quantity::BlockSeconds;
+}
+
+bool has_links_of_its_own(std::size_t kind) { return kind == 0; }
+
+MeasuredCase with_values(MeasuredCase row, const Values& values) {
+  for (planner::NodeRates& node : row.machine.nodes) {
+    const std::size_t kind = kind_of(node.device.name);
+    const double second = std::exp(values[2 * kind + 1]);
+    node.device.matmul_efficiency = std::exp(values[2 * kind]);
+    if (has_links_of_its_own(kind)) {
+      node.inside_bytes_per_second *= second / node.device.link_efficiency;
+      node.device.link_efficiency = second;
+    } else {
+      node.device.memory_efficiency = second;
+    }
+  }
+  row.framework.launch_seconds = std::exp(values[launches_of(row.framework)]);
+  return row;
+}
+
+double error_of(const MeasuredCase& row, const Values& values) {
+  return std::log(predicted(with_values(row, values)) / row.measured);
+}
+
+/// Of the logarithm of a row's time, before anything of its machine was measured.
+double deviation_of(const MeasuredCase& row, const Values& values) {
+  const MeasuredCase fitted = with_values(row, values);
+  const auto predict = [&](const planner::CostScales& scales) {
+    MeasuredCase scaled = fitted;
+    scaled.machine = planner::scaled(fitted.machine, scales);
+    scaled.framework = planner::scaled(fitted.framework, scales);
+    return std::vector<double>{predicted(scaled) * scales.time};
+  };
+  return planner::fit_scales({}, predict).deviation(planner::slopes_at({}, predict).front());
+}
+
+std::vector<std::size_t> values_of(const MeasuredCase& row) {
+  std::set<std::size_t> used{launches_of(row.framework)};
+  for (const planner::NodeRates& node : row.machine.nodes) {
+    used.insert(2 * kind_of(node.device.name));
+    used.insert(2 * kind_of(node.device.name) + 1);
+  }
+  return {used.begin(), used.end()};
+}
+
+struct Row {
+  const MeasuredCase* row = nullptr;
+  double weight = 0;  // a source's rows weigh 1 together
+};
+
+std::vector<Row> rows_of(const std::vector<const MeasuredTable*>& tables) {
+  std::map<std::string, std::vector<const MeasuredCase*>> by_file;
+  for (const MeasuredTable* table : tables) {
+    for (const MeasuredCase& row : table->cases) {
+      if (is_time(row)) by_file[table->file].push_back(&row);
+    }
+  }
+  std::vector<Row> rows;
+  for (const auto& [file, all] : by_file) {
+    const std::size_t count = std::min(all.size(), kMostRowsOfSource);
+    for (std::size_t i = 0; i < count; ++i)
+      rows.push_back({all[i * all.size() / count], 1.0 / static_cast<double>(count)});
+  }
+  return rows;
+}
+
+/// The means of products, memory and launches that the values are drawn to.
+struct Means {
+  std::array<double, 3> of{};
+};
+
+std::size_t like_of(std::size_t value) { return value >= kOfDevices ? 2 : value % 2; }
+
+bool has_own_prior(std::size_t value) {  // links of T4: as nominal, if nothing tells
+  return value < kOfDevices && value % 2 == 1 && has_links_of_its_own(value / 2);
+}
+
+double prior_mean(std::size_t value, const Means& means) {
+  return has_own_prior(value) ? 0 : means.of[like_of(value)];
+}
+
+double prior_deviation(std::size_t value) {
+  return value >= kOfDevices || has_own_prior(value) ? kLaunchDeviation : kDeviceDeviation;
+}
+
+/// The posterior mean of what values of one kind have in common.
+Means means_of(const Values& values, const std::set<std::size_t>& known) {
+  const std::array prior{std::log(kMeanProducts), std::log(kMeanMemory), std::log(kMeanLaunch)};
+  Means means;
+  for (std::size_t like = 0; like < prior.size(); ++like) {
+    double weight = 1 / (kMeanDeviation * kMeanDeviation), sum = weight * prior[like];
+    for (const std::size_t value : known) {
+      if (like_of(value) != like || has_own_prior(value)) continue;
+      const double own = 1 / (prior_deviation(value) * prior_deviation(value));
+      weight += own;
+      sum += own * values[value];
+    }
+    means.of[like] = sum / weight;
+  }
+  return means;
+}
+
+using Matrix = std::array<Values, kFitted>;
+
+/// Solves a positive definite system in place, by Gauss and Jordan.
+Values solved(Matrix matrix, Values right) {
+  for (std::size_t i = 0; i < kFitted; ++i) {
+    for (std::size_t row = 0; row < kFitted; ++row) {
+      if (row == i) continue;
+      const double factor = matrix[row][i] / matrix[i][i];
+      for (std::size_t j = i; j < kFitted; ++j) matrix[row][j] -= factor * matrix[i][j];
+      right[row] -= factor * right[i];
+    }
+  }
+  for (std::size_t i = 0; i < kFitted; ++i) right[i] /= matrix[i][i];
+  return right;
+}
+
+/// One step of Gauss and Newton.
+Values stepped(const std::vector<Row>& rows, const Values& values, const Means& means) {
+  Matrix matrix{};
+  Values right{};
+  for (std::size_t i = 0; i < kFitted; ++i) {
+    const double weight = 1 / (prior_deviation(i) * prior_deviation(i));
+    matrix[i][i] = weight;
+    right[i] = weight * (prior_mean(i, means) - values[i]);
+  }
+  for (const Row& each : rows) {
+    const double error = error_of(*each.row, values);
+    const double far = error / kFarError;
+    const double weight = each.weight / (kSourceDeviation * kSourceDeviation) / (1 + far * far);
+    const std::vector<std::size_t> used = values_of(*each.row);
+    Values slopes{};
+    for (const std::size_t i : used) {
+      Values moved = values;
+      moved[i] += kSlopeStep;
+      slopes[i] = (error_of(*each.row, moved) - error) / kSlopeStep;
+    }
+    for (const std::size_t i : used) {
+      right[i] -= weight * slopes[i] * error;
+      for (const std::size_t j : used) matrix[i][j] += weight * slopes[i] * slopes[j];
+    }
+  }
+  return solved(matrix, right);
+}
+
+constexpr double kMostOfPeak = 0.95;
+
+Values fitted_to(const std::vector<Row>& rows) {
+  std::set<std::size_t> known;
+  for (const Row& each : rows) {
+    for (const std::size_t value : values_of(*each.row)) known.insert(value);
+  }
+  Means means = means_of({}, {});
+  Values values{};
+  for (std::size_t i = 0; i < kFitted; ++i) values[i] = prior_mean(i, means);
+  for (int round = 0; round < kRounds; ++round) {
+    const Values step = stepped(rows, values, means);
+    for (std::size_t i = 0; i < kFitted; ++i) {
+      values[i] += std::clamp(step[i], -0.3, 0.3);
+      if (i < kOfDevices) values[i] = std::min(values[i], std::log(kMostOfPeak));
+    }
+    means = means_of(values, known);
+  }
+  return values;
+}
+
+/// Within which 90 % of the rows of the tables of other keys lie, each source counted once, in
+/// units of kDeviationsOf90 deviations.
+template <class Key>
+double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutTable& table,
+                         const Key& key) {
+  std::vector<std::pair<double, double>> sizes;  // with their weights
+  double all = 0;
+  for (const LeftOutTable& other : tables) {
+    if (key(other.file) == key(table.file)) continue;
+    for (std::size_t i = 0; i < other.rows.size(); ++i)
+      sizes.emplace_back(std::abs(other.errors[i]) / other.deviations[i],
+                         1.0 / static_cast<double>(other.rows.size()));
+    all += 1;
+  }
+  std::sort(sizes.begin(), sizes.end());
+  double sum = 0;
+  for (const auto& [size, weight] : sizes) {
+    sum += weight;
+    if (sum >= 0.9 * all) return size / kDeviationsOf90;
+  }
+  return 1;
+}
+
+}  // namespace
+
+double share_within(const LeftOutTable& table, double widened) {
+  int within = 0;
+  for (std::size_t i = 0; i < table.rows.size(); ++i)
+    within += std::abs(table.errors[i]) <= kDeviationsOf90 * widened * table.deviations[i];
+  return static_cast<double>(within) / static_cast<double>(table.rows.size());
+}
+
+std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, LeaveOut what) {
+  const auto key = [&](const std::string& file) {
+    return what == LeaveOut::File ? file : publisher_of(file);
+  };
+  std::map<std::string, Values> without;
+  std::map<std::string, std::set<std::size_t>> seen;
+  std::vector<LeftOutTable> results;
+  for (const MeasuredTable& table : tables) {
+    LeftOutTable result{table.title, table.file, publisher_of(table.file), {}, {}, {}, 1, {}};
+    for (const MeasuredCase& row : table.cases)
+      if (is_time(row)) result.rows.push_back(&row);
+    if (result.rows.empty()) continue;
+    const std::string out = key(table.file);
+    if (without.count(out) == 0) {
+      std::vector<const MeasuredTable*> others;
+      for (const MeasuredTable& other : tables)
+        if (key(other.file) != out) others.push_back(&other);
+      const std::vector<Row> rows = rows_of(others);
+      without[out] = fitted_to(rows);
+      for (const Row& each : rows)
+        for (const std::size_t value : values_of(*each.row)) seen[out].insert(value);
+    }
+    std::set<std::string> unseen;
+    for (const MeasuredCase* row : result.rows) {
+      result.errors.push_back(error_of(*row, without[out]));
+      result.deviations.push_back(deviation_of(*row, without[out]));
+      for (const planner::NodeRates& node : row->machine.nodes) {
+        const std::size_t kind = kind_of(node.device.name);
+        if (seen[out].count(2 * kind) == 0) unseen.insert(kKinds[kind]);
+      }
+    }
+    result.unseen.assign(unseen.begin(), unseen.end());
+    results.push_back(std::move(result));
+  }
+  for (LeftOutTable& result : results) result.widened = widened_by_others(results, result, key);
+  return results;
+}
+
+}  // namespace pipewright::test
