@@ -12,9 +12,9 @@ std::string needs_whole_sequences(const std::vector<Layer>& chain, const std::st
   for (std::size_t k = 0; k < chain.size(); ++k) {
     const Layer& layer = chain[k];
     const std::string path = layer_path(outer, static_cast<int>(k), layer);
-    if (!takes_some_rows(layer.kind))
+    if (!divides_sequences(layer.kind))
       return "\"" + path + "\" (" + std::string(to_string(layer.kind)) + ")";
-    for (const std::vector<Layer>* inner : {&layer.inner, &layer.shortcut}) {
+    for (const std::vector<Layer>* inner : {&layer.inner, &layer.shortcut, &layer.shared}) {
       if (std::string found = needs_whole_sequences(*inner, path); !found.empty()) return found;
     }
   }
@@ -41,6 +41,11 @@ bool takes_some_rows(LayerKind kind) {
   }
 }
 
+bool divides_sequences(LayerKind kind) {
+  return kind == LayerKind::MixtureOfExperts || kind == LayerKind::LatentAttention ||
+         takes_some_rows(kind);
+}
+
 std::string context_fault(const Model& model, int ranks) {
   if (ranks == 1) return "";
   if (const std::string layer = needs_whole_sequences(model.layers, ""); !layer.empty())
@@ -58,12 +63,9 @@ std::string context_fault(const Model& model, const StageDivision& ranks) {
   if (ranks.context == 1) return "";
   const std::string fault = context_fault(model, ranks.context);
   if (!fault.empty()) return fault;
-  const std::string both = "cp " + std::to_string(ranks.context) + " beside ";
-  if (ranks.experts > 1)
-    return both + "ep " + std::to_string(ranks.experts) +
-           " is not there yet: take one of the two alone";
   if (ranks.rows && ranks.tensor > 1)
-    return both + "sequence parallelism is not there yet: take one of the two alone";
+    return "cp " + std::to_string(ranks.context) +
+           " beside sequence parallelism is not there yet: take one of the two alone";
   return "";
 }
 

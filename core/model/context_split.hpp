@@ -46,9 +46,12 @@ inline std::int64_t row_of_all(const ContextPlace& place, int rows_of_sample, st
 /// Tokens of a sample that one of so many ranks has.
 inline int own_sequence(int sequence, int ranks) { return sequence / ranks; }
 
-/// Whether a layer of this kind can have some rows of a micro-batch, on a rank whose others have
-/// the rest: what it does with a row depends on that row alone, or it knows of the others' keys.
+/// Whether a layer of this kind can have some rows of a micro-batch, on a rank whose others along
+/// tp have the rest: what it does with a row depends on that row alone, or it gets the others.
 bool takes_some_rows(LayerKind kind);
+/// The same along cp: or it asks the others for what it has to know of their rows, keys or how
+/// often an expert was chosen.
+bool divides_sequences(LayerKind kind);
 
 /// Why so many ranks along cp cannot divide the model's sequences, as a sentence with what does not
 /// do it and the nearest that does; "" if they can.

@@ -82,8 +82,7 @@ Json to_json(const Job& job);
 void forget_assumed_16_bits(Job& job);
 
 /// The transformer whose times and memory are estimated from its widths (planner/estimate/): 16-bit
-/// numbers on GPUs, without a profile. Others are planned layer by layer, without context
-/// parallelism: nullopt.
+/// numbers on GPUs, without a profile. Others are planned layer by layer: nullopt.
 std::optional<Architecture> estimated_architecture(const Job& job);
 
 /// The plan that tuner_load_path names. A path that is missing, a broken file,

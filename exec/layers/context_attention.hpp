@@ -1,7 +1,7 @@
 // What attention brings together where ranks have a part of every sequence each (context
 // parallelism): the keys and values of all ranks, in front of it and once more in I, so that a rank
 // keeps its own alone between the two; and the sums of their gradients, of which each rank wants
-// its own. One thread at a time.
+// its own. Attention by queries, keys and values, and latent attention. One thread at a time.
 #pragma once
 
 #include <string>
@@ -36,6 +36,35 @@ class ContextAttention {
   TensorOps& ops_;
   ContextGroup& group_;
   const ContextShape shape_;
+  const std::string name_;  // of the calls
+  std::vector<ChainTurn> turns_;
+};
+
+/// The same of latent attention.
+class ContextLatentAttention {
+ public:
+  ContextLatentAttention(const LayerSite& site, const LatentShape& own);
+
+  const ContextLatentShape& shape() const { return shape_; }
+
+  /// From own keys and values, and rotary keys. Pauses.
+  Task<Buffer> gather_keys(const Buffer& keys_values, const Buffer& rotary_key) const;
+  void forward(const Buffer& queries, const Buffer& keys, float* probabilities,
+               float* context) const;
+  /// Of I; they outlive it. The last three are filled.
+  struct Arrays {
+    const Buffer &queries, &keys, &probabilities, &dcontext;
+    const Buffer &dqueries, &dkeys_values, &drotary_keys;
+  };
+  /// Pauses.
+  Task<void> backward_input(Arrays arrays) const;
+
+ private:
+  void go_back(const Arrays& arrays, int which, float* dkeys) const;
+
+  TensorOps& ops_;
+  ContextGroup& group_;
+  const ContextLatentShape shape_;
   const std::string name_;  // of the calls
   std::vector<ChainTurn> turns_;
 };

@@ -26,12 +26,16 @@ class ExpertLinear final : public PlainLeafLayer {
  public:
   ExpertLinear(const Layer& layer, const LayerSite& site, const ExpertChoice& choice)
       : PlainLeafLayer(site, expert_parameters(layer, site, choice.experts), kSlots),
-        shape_{.taken = even_rows(choice, std::int64_t{extent_.samples} * extent_.sequence),
+        shape_{.taken = even_rows(choice, std::int64_t{extent_.samples} * extent_.sequence,
+                                  site.context_place().parts),
                .experts = choice.experts / members_of(site),
                .in = site.width,
                .out = layer.out,
-               .members = members_of(site)},
-        bias_(layer.bias ? &weights_[1] : nullptr) {}
+               .members = members_of(site),
+               .chunks = router_shape(site, choice).chunks()},
+        bias_(layer.bias ? &weights_[1] : nullptr) {
+    for (Parameter& weight : weights_) weight.summands = shape_.members;
+  }
 
   enum Slot { kBegin, kX, kDy, kSlots };  // kBegin is there before F
 
@@ -60,17 +64,29 @@ class ExpertLinear final : public PlainLeafLayer {
 
   /// What each member's rows give is a summand of its own, for it is another micro-batch's.
   void add_gradients(Saved& saved) override {
-    ExpertOps& ops = ops_.experts();
-    const float* const dy = saved.buffers[kDy].floats();
     for (int member = 0; member < shape_.members; ++member) {
       if (member > 0) end_summand();
-      ops.expert_linear_backward_weight(shape(saved), member, begin(saved),
-                                        saved.buffers[kX].floats(), dy, weights_[0].gradients());
-      if (bias_ != nullptr)
-        ops.expert_bias_backward_weight(shape(saved), member, begin(saved), dy, bias_->gradients());
+      add(saved, {member}, [](Parameter& parameter) { return parameter.gradients(); });
     }
   }
+  void add_rows(Saved& saved, const Range& rows) override {
+    const auto chunk = static_cast<int>(rows.begin / rows.count);
+    for (int member = 0; member < shape_.members; ++member)
+      add(saved, {member, chunk}, [member](Parameter& parameter) {
+        return parameter.of_own_rows + member * parameter.start.size;
+      });
+  }
 
+  /// What these runs give, to the array that a parameter has for it.
+  template <class To>
+  void add(const Saved& saved, const RunsOfMember& runs, To to) {
+    ExpertOps& ops = ops_.experts();
+    const float* const dy = saved.buffers[kDy].floats();
+    ops.expert_linear_backward_weight(shape(saved), runs, begin(saved), saved.buffers[kX].floats(),
+                                      dy, to(weights_[0]));
+    if (bias_ != nullptr)
+      ops.expert_bias_backward_weight(shape(saved), runs, begin(saved), dy, to(*bias_));
+  }
   void end_summand() {
     for (Parameter& parameter : weights_) {
       if (parameter.next_summand) parameter.next_summand();
@@ -88,6 +104,10 @@ class ExpertLinear final : public PlainLeafLayer {
 };
 
 }  // namespace
+
+RouterShape router_shape(const LayerSite& site, const ExpertChoice& choice) {
+  return {site.extent.rows(), choice, site.context_place(), site.extent.samples};
+}
 
 ExpertChain::ExpertChain(const Layer& mixture, LayerSite site) {
   const std::string outer = site.path + "/experts";

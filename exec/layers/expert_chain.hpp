@@ -7,8 +7,12 @@
 
 #include "exec/layers/chain.hpp"
 #include "exec/layers/expert_group.hpp"
+#include "exec/layers/expert_ops.hpp"
 
 namespace pipewright::exec {
+
+/// Of the mixture that stands at the site.
+RouterShape router_shape(const LayerSite& site, const ExpertChoice& choice);
 
 class ExpertChain final : public LayerChain {
  public:

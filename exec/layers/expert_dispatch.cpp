@@ -9,24 +9,30 @@
 namespace pipewright::exec {
 namespace {
 
+/// Also of an extent that is only counted (Extent::rows()).
+std::int64_t rows_of(const Extent& extent) {
+  return std::int64_t{extent.samples} * extent.sequence;
+}
+
 std::size_t sum_of(const std::vector<std::size_t>& rows) {
   return std::accumulate(rows.begin(), rows.end(), std::size_t{0});
 }
 
 }  // namespace
 
-ExpertDispatch::ExpertDispatch(const LayerSite& site, const ExpertChoice& choice)
+ExpertDispatch::ExpertDispatch(const LayerSite& site, const RouterShape& router)
     : ops_(*site.ops),
       group_(site.experts),
       name_(as_call_name(site.path)),
-      experts_(static_cast<std::size_t>(choice.experts)),
-      even_(even_rows(choice, std::int64_t{site.extent.samples} * site.extent.sequence)),
-      most_in_(most_rows(choice, std::int64_t{site.extent.samples} * site.extent.sequence,
-                         choice.experts / (group_ == nullptr ? 1 : group_->size()))),
-      places_(site.extent.words(choice.top_k)) {}
+      runs_(static_cast<std::size_t>(router.runs())),
+      even_(even_rows(router.choice, rows_of(site.extent), router.place.parts)),
+      most_in_(most_rows(router.choice, rows_of(site.extent),
+                         router.choice.experts / (group_ == nullptr ? 1 : group_->size()),
+                         router.place.parts)),
+      places_(site.extent.words(router.choice.top_k)) {}
 
 ExpertDispatch::Counts ExpertDispatch::counts_between(const Buffer& begin, int rows) const {
-  Counts counts(experts_);
+  Counts counts(runs_);
   ops_.experts().count_rows(begin.ids(), rows, counts);
   return counts;
 }

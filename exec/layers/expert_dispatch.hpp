@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exec/layers/expert_group.hpp"
+#include "exec/layers/expert_ops.hpp"
 #include "exec/layers/layer.hpp"
 
 namespace pipewright::exec {
@@ -16,7 +17,7 @@ class ExpertDispatch {
  public:
   /// Of the mixture that stands at the site. Where that has no ExpertGroup, what is sent is
   /// received at once.
-  ExpertDispatch(const LayerSite& site, const ExpertChoice& choice);
+  ExpertDispatch(const LayerSite& site, const RouterShape& router);
 
   /// Of what came to this rank: where its runs begin, and how many rows it is.
   struct Runs {
@@ -50,11 +51,11 @@ class ExpertDispatch {
 
   TensorOps& ops_;
   ExpertGroup* const group_;
-  const std::string name_;     // as one of calls
-  const std::size_t experts_;  // of all members
-  const int even_;             // rows that a rank sends where they come evenly
-  const int most_in_;          // that may come from each of them
-  const std::size_t places_;   // that what it sends is sorted into
+  const std::string name_;    // as one of calls
+  const std::size_t runs_;    // of what it sends, and of what it gets
+  const int even_;            // rows that a rank sends where they come evenly
+  const int most_in_;         // that may come from each of them
+  const std::size_t places_;  // that what it sends is sorted into
 };
 
 }  // namespace pipewright::exec

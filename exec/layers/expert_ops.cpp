@@ -5,25 +5,26 @@
 
 namespace pipewright::exec {
 
-std::size_t route_words(const ExpertChoice& choice, std::size_t pairs) {
-  return static_cast<std::size_t>(choice.experts) + 1 + 3 * pairs;
+std::size_t route_words(const RouterShape& shape) {
+  return static_cast<std::size_t>(shape.runs()) + 1 + 3 * shape.pairs();
 }
 
-Routes routes_in(const ExpertChoice& choice, std::size_t pairs, std::int32_t* words) {
-  std::int32_t* const expert = words + choice.experts + 1;
+Routes routes_in(const RouterShape& shape, std::int32_t* words) {
+  std::int32_t* const expert = words + shape.runs() + 1;
+  const std::size_t pairs = shape.pairs();
   return {words, expert, expert + pairs, expert + 2 * pairs};
 }
 
-int even_rows(const ExpertChoice& choice, std::int64_t rows) {
+int even_rows(const ExpertChoice& choice, std::int64_t rows, int ranks) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  return static_cast<int>(
-      std::min({kMost, rows * choice.top_k, expert_capacity(choice, rows) * choice.experts}));
+  const std::int64_t places = expert_capacity(choice, rows * ranks) * choice.experts;
+  return static_cast<int>(std::min({kMost, rows * choice.top_k, (places + ranks - 1) / ranks}));
 }
 
-int most_rows(const ExpertChoice& choice, std::int64_t rows, int experts) {
+int most_rows(const ExpertChoice& choice, std::int64_t rows, int experts, int ranks) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  return static_cast<int>(std::min(
-      {kMost, rows * std::min(choice.top_k, experts), expert_capacity(choice, rows) * experts}));
+  return static_cast<int>(std::min({kMost, rows * std::min(choice.top_k, experts),
+                                    expert_capacity(choice, rows * ranks) * experts}));
 }
 
 void count_evenly(int rows, std::span<std::int32_t> counts) {

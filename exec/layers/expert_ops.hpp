@@ -7,16 +7,25 @@
 #include <cstdint>
 #include <span>
 
+#include "core/model/context_split.hpp"
 #include "core/model/experts.hpp"
 #include "exec/base/numerics.hpp"
 
 namespace pipewright::exec {
 
-/// A micro-batch in front of a router.
+/// A micro-batch in front of a router, or those of its rows that a rank has.
 struct RouterShape {
-  int rows = 0;
+  int rows = 0;  // of this rank
   ExpertChoice choice;
+  /// Where ranks have a part of every sequence each: which of them, and of how many samples.
+  ContextPlace place = {};
+  int samples = 1;
 
+  std::int64_t all_rows() const { return std::int64_t{rows} * place.parts; }
+  /// Stretches of consecutive rows, equally long, that those of this rank are.
+  int chunks() const { return place.parts == 1 ? 1 : 2 * samples; }
+  /// Of experts and chunks.
+  int runs() const { return choice.experts * chunks(); }
   std::size_t pairs() const {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(choice.top_k);
   }
@@ -26,7 +35,9 @@ struct RouterShape {
 /// Which experts rows go to, and where they stand among the rows sorted by expert: those of one
 /// expert in the order of the micro-batch, the experts one after another.
 struct Routes {
-  std::int32_t* begin;   // [experts + 1]: expert e has the places from begin[e] to begin[e + 1]
+  /// [runs + 1]: the rows of chunk c that expert e takes have the places from begin[e · chunks + c]
+  /// to the number behind it.
+  std::int32_t* begin;
   std::int32_t* expert;  // [rows][top_k], ascending in a row
   std::int32_t* place;   // [rows][top_k]; kDropped: the expert had no place left
   std::int32_t* row;     // [rows · top_k], by place; kDropped behind the last one
@@ -34,28 +45,39 @@ struct Routes {
   static constexpr std::int32_t kDropped = -1;
 };
 /// They lie in one array of so many words, `begin` in front.
-std::size_t route_words(const ExpertChoice& choice, std::size_t pairs);
-Routes routes_in(const ExpertChoice& choice, std::size_t pairs, std::int32_t* words);
+std::size_t route_words(const RouterShape& shape);
+Routes routes_in(const RouterShape& shape, std::int32_t* words);
 
-/// Of `rows` rows of a micro-batch those that experts take, once for each expert, where each expert
-/// is chosen equally often; at most the largest int.
-int even_rows(const ExpertChoice& choice, std::int64_t rows);
+/// Of the `rows` rows of a micro-batch that each of so many ranks has those that experts take, once
+/// for each expert, where each expert is chosen equally often; at most the largest int.
+int even_rows(const ExpertChoice& choice, std::int64_t rows, int ranks = 1);
 
-/// Of `rows` rows those that so many of the experts take at most, once for each expert.
-int most_rows(const ExpertChoice& choice, std::int64_t rows, int experts);
+/// Of them those that so many of the experts take at most, once for each expert.
+int most_rows(const ExpertChoice& choice, std::int64_t rows, int experts, int ranks = 1);
 
-/// From logits[rows][experts], by the rules of docs/plan-format.md: the experts of each row, and
+/// From logits[rows][experts], by the rules of docs/plan-format.md: Routes::expert of each row, and
 /// their weights[rows][top_k]. bias[experts] is added to the scores where experts are chosen; null:
 /// nothing is. scratch[scratch()].
 void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,
            const Routes& routes, float* scratch);
+/// From Routes::expert to all the rest: a row takes the next place of each of its experts that has
+/// one left. earlier[chunks][experts]: how often each was chosen for rows in front of the chunk;
+/// null: there are none, or no expert can be full.
+void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes);
 /// counts[experts] += how often each was chosen, dropped rows included.
 void count_choices(const RouterShape& shape, const Routes& routes, float* counts);
+/// counts[chunks][experts] = the same, chunk by chunk.
+void count_choices_of_chunks(const RouterShape& shape, const Routes& routes, float* counts);
+/// From the counts of all ranks, [ranks][chunks][experts]: earlier[chunks][experts], as
+/// place_rows() needs them, and all[experts], those of the whole micro-batch.
+void sum_choices(const RouterShape& shape, const float* counts, float* earlier, float* all);
 /// dlogits[rows][experts], from dweights[rows][top_k] and the router's own losses, of which the
-/// micro-batch's are divided by micro-batches: `share` is 1 / their number. dlogits may be logits.
+/// micro-batch's are divided by micro-batches: `share` is 1 / their number. choices[experts]: how
+/// often each was chosen in the whole micro-batch; null: this rank has all of it. dlogits may be
+/// logits.
 void route_backward(const RouterShape& shape, float share, const float* logits,
-                    const float* weights, const Routes& routes, const float* dweights,
-                    float* dlogits, float* scratch);
+                    const float* weights, const Routes& routes, const float* choices,
+                    const float* dweights, float* dlogits, float* scratch);
 
 /// gathered[rows · top_k][width], by place; what is behind the last place is 0.
 void gather_rows(const RouterShape& shape, int width, const Routes& routes, const float* x,
@@ -80,13 +102,22 @@ void count_evenly(int rows, std::span<std::int32_t> counts);
 void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin);
 
 /// Rows in runs, each of one expert, times its expert's matrix: w[experts][in][out]. Run i, from
-/// begin[i] to begin[i + 1], is of expert i % experts: there are `experts` runs from each member of
-/// an ExpertGroup (exec/layers/expert_group.hpp). Rows behind the last run become 0.
+/// begin[i] to begin[i + 1], is of expert i / chunks % experts: there are `experts` times `chunks`
+/// runs from each member of an ExpertGroup (exec/layers/expert_group.hpp). Rows behind the last run
+/// become 0.
 struct ExpertLinearShape {
   int rows = 0;   // of the arrays
   int taken = 0;  // of them, by experts to which rows come evenly (even_rows())
   int experts = 0, in = 0, out = 0;
   int members = 1;
+  int chunks = 1;
+};
+/// Of one member the runs of all experts: of all chunks, or of one of them.
+struct RunsOfMember {
+  int member = 0;
+  int chunk = kAllChunks;
+
+  static constexpr int kAllChunks = -1;
 };
 void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                            const float* x, const float* w, float* y,
@@ -94,14 +125,13 @@ void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* b
 void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t* begin,
                                   const float* dy, const float* w, float* dx,
                                   Numerics numerics = Numerics::Fast);
-/// Of the runs of one member.
-void expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
+void expert_linear_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
                                    const std::int32_t* begin, const float* x, const float* dy,
                                    float* dw, Numerics numerics = Numerics::Fast);
 /// y += bias[expert][out] of the row's expert.
 void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                          const float* bias, float* y);
-void expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+void expert_bias_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
                                  const std::int32_t* begin, const float* dy, float* dbias);
 
 }  // namespace pipewright::exec

@@ -2,11 +2,13 @@
 // the key that has positions is one for all heads. Ranks divide heads: what goes up to them by
 // columns, the output by rows; the way down is whole on every rank, and so is the rotary key, whose
 // gradient is a sum over the heads of all.
+#include <optional>
 #include <utility>
 
 #include "core/model/latent.hpp"
 #include "core/model/layers.hpp"
 #include "core/order/call.hpp"
+#include "exec/layers/context_attention.hpp"
 #include "exec/layers/leaf.hpp"
 #include "exec/layers/parameters.hpp"
 #include "exec/layers/projection.hpp"
@@ -44,6 +46,8 @@ class LatentAttentionLayer final : public TrainableLayer {
         extent_(site.extent),
         width_(site.width),
         recomputes_(site.recomputes_attention),
+        adds_rows_in_turns_(site.adds_rows_in_turns),
+        place_(site.context_place()),
         queries_(make_way_up("queries", latent_queries(layer), site)),
         keys_values_(make_way_up("keys and values", latent_keys_and_values(layer), site)),
         rotary_key_(make_rotary_key(latent_rotary_key(layer), site)),
@@ -51,6 +55,8 @@ class LatentAttentionLayer final : public TrainableLayer {
         output_(site, layer.heads * layer.latent.value, width_, weights_[0], nullptr,
                 {Split::Rows}) {
     if (tensor_ != nullptr) turns_ = turns_of({{0, shape_.heads}}, tensor_->size());
+    if (site.context != nullptr) on_parts_.emplace(site, shape_);
+    for (Parameter& weight : weights_) weight.sees_own_rows = adds_rows_in_turns_;
   }
 
   Saved new_saved() const override {
@@ -68,7 +74,10 @@ class LatentAttentionLayer final : public TrainableLayer {
     Buffer key = co_await rotary_key_->forward(std::move(x), saved.inner[kRotaryKeyLayer]);
     rotate_key(false, key);
     saved.buffers[kRotaryKey] = std::move(key);
-    attend(saved);
+    {
+      const Buffer keys = co_await keys_of_all(saved);
+      attend(saved, keys);
+    }
     Buffer y = ops_.take(extent_.words(width_));
     co_await output_.forward(shape_.rows(), saved.buffers[kContext].floats(), y.floats());
     if (recomputes_) {
@@ -79,7 +88,6 @@ class LatentAttentionLayer final : public TrainableLayer {
   }
 
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    if (recomputes_) attend(saved);
     Gradients gradients = co_await through_attention(dy, saved);
     saved.buffers[kDy] = std::move(dy);
     Buffer dkey = co_await sum_over_heads(std::move(gradients.rotary_keys));
@@ -98,12 +106,21 @@ class LatentAttentionLayer final : public TrainableLayer {
   }
 
   Task<void> backward_weight(Saved& saved) override {
-    co_await output_.backward_weight(shape_.rows(), saved.buffers[kContext].floats(),
-                                     saved.buffers[kDy].floats());
+    if (!adds_rows_in_turns_)
+      co_await output_.backward_weight(shape_.rows(), saved.buffers[kContext].floats(),
+                                       saved.buffers[kDy].floats());
     co_await rotary_key_->backward_weight(saved.inner[kRotaryKeyLayer]);
     co_await keys_values_->backward_weight(saved.inner[kKeysValuesLayer]);
     co_await queries_->backward_weight(saved.inner[kQueriesLayer]);
     for (Buffer& buffer : saved.buffers) buffer.reset();
+  }
+
+  void add_own_rows(Saved& saved, const Range& rows) override {
+    if (adds_rows_in_turns_)
+      output_.add_own_rows(rows, saved.buffers[kContext].floats(), saved.buffers[kDy].floats());
+    rotary_key_->add_own_rows(saved.inner[kRotaryKeyLayer], rows);
+    keys_values_->add_own_rows(saved.inner[kKeysValuesLayer], rows);
+    queries_->add_own_rows(saved.inner[kQueriesLayer], rows);
   }
 
   void collect(std::vector<Parameter*>& parameters) override {
@@ -129,7 +146,8 @@ class LatentAttentionLayer final : public TrainableLayer {
                          .stride = shape_.query_width(),
                          .base = rotary_base_,
                          .head_stride = shape_.widths.query(),
-                         .neighbours = true},
+                         .neighbours = true,
+                         .context = place_},
                         back, queries.floats() + shape_.widths.plain);
   }
   void rotate_key(bool back, Buffer& key) {
@@ -139,7 +157,8 @@ class LatentAttentionLayer final : public TrainableLayer {
                          .head_width = shape_.widths.rotary,
                          .stride = shape_.widths.rotary,
                          .base = rotary_base_,
-                         .neighbours = true},
+                         .neighbours = true,
+                         .context = place_},
                         back, key.floats());
   }
 
@@ -148,9 +167,21 @@ class LatentAttentionLayer final : public TrainableLayer {
             saved.buffers[kRotaryKey].floats()};
   }
 
-  void attend(Saved& saved) {
-    saved.buffers[kProbabilities] = ops_.take(shape_.probabilities());
+  /// Nothing where this rank has whole sequences.
+  Task<Buffer> keys_of_all(const Saved& saved) const {
+    if (!on_parts_) co_return Buffer();
+    co_return co_await on_parts_->gather_keys(saved.buffers[kKeysValues],
+                                              saved.buffers[kRotaryKey]);
+  }
+
+  void attend(Saved& saved, const Buffer& keys) {
+    saved.buffers[kProbabilities] =
+        ops_.take(on_parts_ ? on_parts_->shape().probabilities() : shape_.probabilities());
     saved.buffers[kContext] = ops_.take(extent_.words(shape_.context_width()));
+    if (on_parts_)
+      return on_parts_->forward(saved.buffers[kQueries], keys,
+                                saved.buffers[kProbabilities].floats(),
+                                saved.buffers[kContext].floats());
     ops_.latent().latent_attention_forward(shape_, inputs(saved),
                                            saved.buffers[kProbabilities].floats(),
                                            saved.buffers[kContext].floats());
@@ -158,15 +189,27 @@ class LatentAttentionLayer final : public TrainableLayer {
 
   /// What attention has read goes.
   Task<Gradients> through_attention(const Buffer& dy, Saved& saved) {
+    const Buffer keys = co_await keys_of_all(saved);
+    if (recomputes_) attend(saved, keys);
     const Buffer dcontext = ops_.take(extent_.words(shape_.context_width()));
     co_await output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
     Gradients gradients{ops_.take(extent_.words(shape_.query_width())),
                         ops_.take(extent_.words(shape_.key_value_width())),
                         ops_.take(extent_.words(shape_.rotary_width()))};
-    ops_.latent().latent_attention_backward_input(
-        shape_, inputs(saved), saved.buffers[kProbabilities].floats(), dcontext.floats(),
-        {gradients.queries.floats(), gradients.keys_values.floats(),
-         gradients.rotary_keys.floats()});
+    if (on_parts_) {
+      co_await on_parts_->backward_input({.queries = saved.buffers[kQueries],
+                                          .keys = keys,
+                                          .probabilities = saved.buffers[kProbabilities],
+                                          .dcontext = dcontext,
+                                          .dqueries = gradients.queries,
+                                          .dkeys_values = gradients.keys_values,
+                                          .drotary_keys = gradients.rotary_keys});
+    } else {
+      ops_.latent().latent_attention_backward_input(
+          shape_, inputs(saved), saved.buffers[kProbabilities].floats(), dcontext.floats(),
+          {gradients.queries.floats(), gradients.keys_values.floats(),
+           gradients.rotary_keys.floats()});
+    }
     for (const Slot read : {kQueries, kKeysValues, kRotaryKey, kProbabilities})
       saved.buffers[read].reset();
     co_return gradients;
@@ -206,6 +249,10 @@ class LatentAttentionLayer final : public TrainableLayer {
   const Extent extent_;
   const int width_;
   const bool recomputes_;
+  const bool adds_rows_in_turns_;  // add_own_rows() has added what the output's weights get
+  const ContextPlace place_;
+  std::optional<ContextLatentAttention>
+      on_parts_;  // where ranks have a part of every sequence each
   std::unique_ptr<TrainableLayer> queries_, keys_values_, rotary_key_;
   std::vector<Parameter> weights_;
   Projection output_;

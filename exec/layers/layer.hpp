@@ -57,6 +57,9 @@ struct Parameter {
   /// have brought it together (exec/layers/divided/row_gradients.hpp).
   bool sees_own_rows = false;
   float* of_own_rows = nullptr;
+  /// So many arrays one after another, what each holds a summand of its own: of experts, to which
+  /// the rows of as many micro-batches come.
+  int summands = 1;
   /// Between what several micro-batches add to the gradient in one W; set by whoever keeps the
   /// gradients of each micro-batch apart.
   std::function<void()> next_summand;

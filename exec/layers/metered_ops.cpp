@@ -27,6 +27,10 @@ double pairs_of(const LatentShape& shape) {
   return product(shape.samples, shape.sequence, shape.sequence,
                  shape.query_width() + shape.context_width());
 }
+/// Of all heads, in so many rows of scores.
+double pairs_of(const ContextLatentShape& shape, double scores) {
+  return product(shape.own.samples, shape.own.query_width() + shape.own.context_width(), scores);
+}
 
 /// Of all heads, in so many rows of scores.
 double pairs_of(const ContextShape& shape, double scores) {
@@ -37,10 +41,15 @@ double pairs_of(const ContextShape& shape, double scores) {
 double elements_of(const RouterShape& shape) { return product(shape.rows, shape.choice.experts); }
 /// Of the rows that experts take.
 double elements_of(const RouterShape& shape, int width) {
-  return product(even_rows(shape.choice, shape.rows), width);
+  return product(even_rows(shape.choice, shape.rows, shape.place.parts), width);
 }
 double product_of(const ExpertLinearShape& shape) {
   return 2 * product(shape.taken, shape.in, shape.out);
+}
+/// The part of an expert's rows that is in these runs.
+double share_of(const ExpertLinearShape& shape, const RunsOfMember& runs) {
+  return 1.0 /
+         (runs.chunk == RunsOfMember::kAllChunks ? shape.members : shape.members * shape.chunks);
 }
 double elements_of(const NormShape& shape) { return product(shape.rows, shape.width); }
 double elements_of(const EmbeddingShape& shape) { return product(shape.rows, shape.width); }
@@ -184,6 +193,19 @@ void MeteredOps::take_key_gradients(const ContextShape& shape, const float*, flo
   count(product(shape.own.rows(), shape.own.key_width()));
 }
 
+void MeteredOps::context_latent_forward(const ContextLatentShape& shape, const float*, const float*,
+                                        float*, float*) {
+  count(2 * pairs_of(shape, static_cast<double>(shape.chunks().scores())) +
+        (1 + kSoftmaxForward) * static_cast<double>(shape.probabilities()));
+}
+void MeteredOps::context_latent_backward(const ContextLatentShape& shape, int which, const float*,
+                                         const float*, const float*, const float*, float*, float*) {
+  const Buffer scratch = take(shape.chunks().scratch());
+  const auto scores = static_cast<double>(shape.chunks().scores(which));
+  count(4 * pairs_of(shape, scores) +
+        kSoftmaxBackward * product(shape.own.samples, shape.own.heads, scores));
+}
+
 /// A look-up is free, as a copy is.
 void MeteredOps::embedding_forward(const EmbeddingShape& shape, const std::int32_t*, const float*,
                                    const float* positions, float*) {
@@ -267,7 +289,7 @@ void MeteredOps::route(const RouterShape& shape, const float*, const float*, flo
   count(kSoftmaxForward * elements_of(shape));
 }
 void MeteredOps::route_backward(const RouterShape& shape, float, const float*, const float*,
-                                const Routes&, const float*, float*) {
+                                const Routes&, const float*, const float*, float*) {
   const Buffer scratch = take(shape.scratch());
   count(kRouterBackward * elements_of(shape));
 }
@@ -291,18 +313,19 @@ void MeteredOps::expert_linear_backward_input(const ExpertLinearShape& shape, co
                                               const float*, const float*, float*) {
   count(product_of(shape));
 }
-void MeteredOps::expert_linear_backward_weight(const ExpertLinearShape& shape, int,
-                                               const std::int32_t*, const float*, const float*,
-                                               float*) {
-  count(product_of(shape) / shape.members);
+void MeteredOps::expert_linear_backward_weight(const ExpertLinearShape& shape,
+                                               const RunsOfMember& runs, const std::int32_t*,
+                                               const float*, const float*, float*) {
+  count(product_of(shape) * share_of(shape, runs));
 }
 void MeteredOps::expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t*,
                                      const float*, float*) {
   count(product(shape.taken, shape.out));
 }
-void MeteredOps::expert_bias_backward_weight(const ExpertLinearShape& shape, int,
-                                             const std::int32_t*, const float*, float*) {
-  count(product(shape.taken, shape.out) / shape.members);
+void MeteredOps::expert_bias_backward_weight(const ExpertLinearShape& shape,
+                                             const RunsOfMember& runs, const std::int32_t*,
+                                             const float*, float*) {
+  count(product(shape.taken, shape.out) * share_of(shape, runs));
 }
 
 }  // namespace pipewright::exec

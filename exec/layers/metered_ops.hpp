@@ -116,12 +116,19 @@ class MeteredOps final : public TensorOps,
                                   const float*, const float*, const float*, const float*, float*,
                                   float*) override;
   void take_key_gradients(const ContextShape& shape, const float*, float*) override;
+  void context_latent_forward(const ContextLatentShape& shape, const float*, const float*, float*,
+                              float*) override;
+  void context_latent_backward(const ContextLatentShape& shape, int which, const float*,
+                               const float*, const float*, const float*, float*, float*) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float*, const float*, float*, const Routes&) override;
+  void place_rows(const RouterShape&, const float*, const Routes&) override {}
   void count_choices(const RouterShape&, const Routes&, float*) override {}
+  void count_choices_of_chunks(const RouterShape&, const Routes&, float*) override {}
+  void sum_choices(const RouterShape&, const float*, float*, float*) override {}
   void route_backward(const RouterShape& shape, float, const float*, const float*, const Routes&,
-                      const float*, float*) override;
+                      const float*, const float*, float*) override;
   void gather_rows(const RouterShape&, int, const Routes&, const float*, float*) override {}
   void sum_rows(const RouterShape& shape, int width, const Routes&, const float*, float*) override;
   void weigh_rows(const RouterShape& shape, int width, const Routes&, const float*, const float*,
@@ -136,12 +143,13 @@ class MeteredOps final : public TensorOps,
                              const float*, float*) override;
   void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t*,
                                     const float*, const float*, float*) override;
-  void expert_linear_backward_weight(const ExpertLinearShape& shape, int, const std::int32_t*,
-                                     const float*, const float*, float*) override;
+  void expert_linear_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
+                                     const std::int32_t*, const float*, const float*,
+                                     float*) override;
   void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t*, const float*,
                            float*) override;
-  void expert_bias_backward_weight(const ExpertLinearShape& shape, int, const std::int32_t*,
-                                   const float*, float*) override;
+  void expert_bias_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
+                                   const std::int32_t*, const float*, float*) override;
 
  private:
   struct Held;

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/model/layers.hpp"
+#include "core/order/call.hpp"
+#include "exec/layers/context_group.hpp"
 #include "exec/layers/expert_chain.hpp"
 #include "exec/layers/expert_dispatch.hpp"
 #include "exec/layers/leaf_layer.hpp"
@@ -32,14 +34,20 @@ class MixtureLayer final : public TrainableLayer {
         ops_(*site.ops),
         in_(site.width),
         out_(layer.out),
-        router_{site.extent.rows(), layer.choice},
+        router_(router_shape(site, layer.choice)),
         product_{site.extent.rows(), site.width, layer.choice.experts},
+        context_(site.context),
+        choices_name_(as_call_name(site.path) + "-choices"),
+        adds_rows_in_turns_(site.adds_rows_in_turns),
         weights_(declared_parameters(layer, site)),
         router_bias_(layer.bias ? &weights_[1] : nullptr),
         balance_bias_(layer.choice.balance_rate > 0 ? &weights_.back() : nullptr),
         experts_(layer, site),
         shared_(make_shared(layer, site)),
-        dispatch_(site, layer.choice) {}
+        dispatch_(site, router_) {
+    weights_[0].sees_own_rows = adds_rows_in_turns_;
+    if (router_bias_ != nullptr) router_bias_->sees_own_rows = adds_rows_in_turns_;
+  }
 
   Saved new_saved() const override {
     Saved saved{std::vector<Buffer>(kSlots), {}};
@@ -50,6 +58,8 @@ class MixtureLayer final : public TrainableLayer {
 
   Task<Buffer> forward(Buffer x, Saved& saved) override {
     choose(x, saved);
+    const Buffer earlier = co_await count_earlier(saved);
+    ops_.experts().place_rows(router_, earlier ? earlier.floats() : nullptr, routes(saved));
     Buffer sorted = take_sorted(in_);
     ops_.experts().gather_rows(router_, in_, routes(saved), x.floats(), sorted.floats());
     const Buffer& sent = saved.buffers[kRoutes];
@@ -90,16 +100,20 @@ class MixtureLayer final : public TrainableLayer {
   }
 
   Task<void> backward_weight(Saved& saved) override {
-    const float* const dlogits = saved.buffers[kLogits].floats();
-    ops_.linear_backward_weight(product_, saved.buffers[kX].floats(), dlogits,
-                                weights_[0].gradients());
-    if (router_bias_ != nullptr)
-      ops_.bias_backward_weight(product_.rows, product_.out, dlogits, router_bias_->gradients());
+    if (!adds_rows_in_turns_)
+      add_to_router(saved, {0, product_.rows}, [](Parameter& one) { return one.gradients(); });
     if (balance_bias_ != nullptr)
       ops_.experts().count_choices(router_, routes(saved), balance_bias_->gradients());
     co_await experts_.backward_weight(saved.inner[kExperts]);
     if (shared_) co_await shared_->backward_weight(saved.inner[kShared]);
     for (Buffer& buffer : saved.buffers) buffer.reset();
+  }
+
+  void add_own_rows(Saved& saved, const Range& rows) override {
+    if (adds_rows_in_turns_)
+      add_to_router(saved, rows, [](Parameter& one) { return one.of_own_rows; });
+    experts_.add_own_rows(saved.inner[kExperts], rows);
+    if (shared_) shared_->add_own_rows(saved.inner[kShared], rows);
   }
 
   void collect(std::vector<Parameter*>& parameters) override {
@@ -132,8 +146,9 @@ class MixtureLayer final : public TrainableLayer {
 
  private:
   /// kLogits holds their gradient from I on; kZ what the experts give, sorted by expert; kRuns
-  /// where the runs of rows begin that this rank's experts do.
-  enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kRuns, kSlots };
+  /// where the runs of rows begin that this rank's experts do; kChoices how often experts were
+  /// chosen in the whole micro-batch, where this rank has a part of it.
+  enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kRuns, kChoices, kSlots };
   enum Inner { kExperts, kShared };
 
   std::size_t pairs() const {
@@ -146,7 +161,31 @@ class MixtureLayer final : public TrainableLayer {
     return {saved.buffers[kRuns], saved.inner[kExperts].inner.front().rows};
   }
   Routes routes(const Saved& saved) const {
-    return routes_in(router_.choice, pairs(), saved.buffers[kRoutes].ids());
+    return routes_in(router_, saved.buffers[kRoutes].ids());
+  }
+
+  /// Who is dropped, and the loss that balances experts, are decided over all rows of a
+  /// micro-batch: where ranks have a part of it each, they tell one another how often each expert
+  /// was chosen, chunk by chunk. The result: for how many rows in front of each own chunk.
+  Task<Buffer> count_earlier(Saved& saved) {
+    const ExpertChoice& choice = router_.choice;
+    if (context_ == nullptr || (choice.capacity_factor == 0 && choice.balance_loss == 0))
+      co_return Buffer();
+    const auto own = static_cast<std::size_t>(router_.runs());
+    const int members = context_->size();
+    const Buffer counts = ops_.take(own * static_cast<std::size_t>(members));
+    ops_.experts().count_choices_of_chunks(
+        router_, routes(saved),
+        counts.floats() + own * static_cast<std::size_t>(context_->index()));
+    RowsOfMembers wanted{.what = choices_name_,
+                         .values = counts.floats(),
+                         .rows = members * router_.chunks(),
+                         .width = choice.experts};
+    co_await context_->gathered(wanted);
+    Buffer earlier = ops_.take(own);
+    Buffer& all = saved.buffers[kChoices] = ops_.take(static_cast<std::size_t>(choice.experts));
+    ops_.experts().sum_choices(router_, counts.floats(), earlier.floats(), all.floats());
+    co_return earlier;
   }
 
   void choose(const Buffer& x, Saved& saved) {
@@ -155,7 +194,7 @@ class MixtureLayer final : public TrainableLayer {
     if (router_bias_ != nullptr)
       ops_.bias_forward(product_.rows, product_.out, router_bias_->weights(), logits.floats());
     saved.buffers[kWeights] = ops_.take(pairs());
-    saved.buffers[kRoutes] = ops_.take_ids(route_words(router_.choice, pairs()));
+    saved.buffers[kRoutes] = ops_.take_ids(route_words(router_));
     ops_.experts().route(router_, logits.floats(),
                          balance_bias_ != nullptr ? balance_bias_->weights() : nullptr,
                          saved.buffers[kWeights].floats(), routes(saved));
@@ -170,9 +209,22 @@ class MixtureLayer final : public TrainableLayer {
     ops_.experts().weigh_rows_backward(router_, out_, routes(saved), weights.floats(), dy.floats(),
                                        z.floats(), dz.floats(), dweights.floats());
     float* const logits = saved.buffers[kLogits].floats();
+    const Buffer choices = std::exchange(saved.buffers[kChoices], Buffer());
     ops_.experts().route_backward(router_, loss_share_, logits, weights.floats(), routes(saved),
-                                  dweights.floats(), logits);
+                                  choices ? choices.floats() : nullptr, dweights.floats(), logits);
     return dz;
+  }
+
+  /// What these rows give, to the array that a parameter has for it.
+  template <class To>
+  void add_to_router(const Saved& saved, const Range& rows, To to) {
+    const LinearShape product{static_cast<int>(rows.count), product_.in, product_.out};
+    const float* const x = saved.buffers[kX].floats() + words_of(rows.begin, product.in);
+    const float* const dlogits =
+        saved.buffers[kLogits].floats() + words_of(rows.begin, product.out);
+    ops_.linear_backward_weight(product, x, dlogits, to(weights_[0]));
+    if (router_bias_ != nullptr)
+      ops_.bias_backward_weight(product.rows, product.out, dlogits, to(*router_bias_));
   }
 
   /// Through the experts, and then through the router.
@@ -192,6 +244,9 @@ class MixtureLayer final : public TrainableLayer {
   const int in_, out_;
   const RouterShape router_;
   const LinearShape product_;  // the router's
+  ContextGroup* const context_;
+  const std::string choices_name_;  // of the call
+  const bool adds_rows_in_turns_;   // add_own_rows() has added what the router's weights get
   std::vector<Parameter> weights_;
   Parameter* const router_bias_;
   Parameter* const balance_bias_;  // a statistic; its gradients count how often each was chosen

@@ -87,10 +87,15 @@ class ExpertOps {
 
   virtual void route(const RouterShape& shape, const float* logits, const float* bias,
                      float* weights, const Routes& routes) = 0;
+  virtual void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) = 0;
   virtual void count_choices(const RouterShape& shape, const Routes& routes, float* counts) = 0;
+  virtual void count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
+                                       float* counts) = 0;
+  virtual void sum_choices(const RouterShape& shape, const float* counts, float* earlier,
+                           float* all) = 0;
   virtual void route_backward(const RouterShape& shape, float share, const float* logits,
-                              const float* weights, const Routes& routes, const float* dweights,
-                              float* dlogits) = 0;
+                              const float* weights, const Routes& routes, const float* choices,
+                              const float* dweights, float* dlogits) = 0;
   virtual void gather_rows(const RouterShape& shape, int width, const Routes& routes,
                            const float* x, float* gathered) = 0;
   virtual void sum_rows(const RouterShape& shape, int width, const Routes& routes,
@@ -108,12 +113,12 @@ class ExpertOps {
   virtual void expert_linear_backward_input(const ExpertLinearShape& shape,
                                             const std::int32_t* begin, const float* dy,
                                             const float* w, float* dx) = 0;
-  virtual void expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
-                                             const std::int32_t* begin, const float* x,
-                                             const float* dy, float* dw) = 0;
+  virtual void expert_linear_backward_weight(const ExpertLinearShape& shape,
+                                             const RunsOfMember& runs, const std::int32_t* begin,
+                                             const float* x, const float* dy, float* dw) = 0;
   virtual void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                                    const float* bias, float* y) = 0;
-  virtual void expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+  virtual void expert_bias_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
                                            const std::int32_t* begin, const float* dy,
                                            float* dbias) = 0;
 };
@@ -145,6 +150,12 @@ class ContextOps {
                                           const float* probabilities, const float* dcontext,
                                           float* dqkv, float* dkeys) = 0;
   virtual void take_key_gradients(const ContextShape& shape, const float* dkeys, float* dqkv) = 0;
+  virtual void context_latent_forward(const ContextLatentShape& shape, const float* queries,
+                                      const float* keys, float* probabilities, float* context) = 0;
+  virtual void context_latent_backward(const ContextLatentShape& shape, int which,
+                                       const float* queries, const float* keys,
+                                       const float* probabilities, const float* dcontext,
+                                       float* dqueries, float* dkeys) = 0;
 };
 
 class TensorOps {

@@ -256,6 +256,20 @@ TEST(Mpi, RanksThatDivideSequencesGiveTheSerialBits) {
   }
 }
 
+TEST(Mpi, RanksThatDivideSequencesOfMixturesGiveTheSerialBits) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const Model model =
+      divisible_deepseek({{"sequence", 8}, {"capacity_factor", 1.1}, {"balance_loss", 0.02}});
+  for (const Layout& layout : {Layout{.tensor = 1, .context = processes()},
+                               Layout{.tensor = 1, .experts = processes() / 2, .context = 2}}) {
+    for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast}) {
+      const Program program =
+          divided(planner::make_order("1f1b", {1, 4, 1, {}}), model, layout, "torch", numerics);
+      expect_serial_run_among(program, model, layout, numerics);
+    }
+  }
+}
+
 TEST(Mpi, RanksThatDivideExpertsGiveTheSerialBits) {
   if (processes() < 2) GTEST_SKIP() << "needs two processes";
   const Layout layout{.tensor = 1, .experts = 2};

@@ -274,15 +274,43 @@ void HostOps::route(const RouterShape& shape, const float* logits, const float* 
   exec::route(shape, logits, bias, weights, routes, scratch.floats());
 }
 
+void HostOps::context_latent_forward(const ContextLatentShape& shape, const float* queries,
+                                     const float* keys, float* probabilities, float* context) {
+  exec::context_latent_forward(shape, queries, keys, probabilities, context, numerics_);
+}
+void HostOps::context_latent_backward(const ContextLatentShape& shape, int which,
+                                      const float* queries, const float* keys,
+                                      const float* probabilities, const float* dcontext,
+                                      float* dqueries, float* dkeys) {
+  const Buffer scratch = pool_.take(shape.chunks().scratch());
+  exec::context_latent_backward(shape, which, queries, keys, probabilities, dcontext, dqueries,
+                                dkeys, scratch.floats(), numerics_);
+}
+
+void HostOps::place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) {
+  exec::place_rows(shape, earlier, routes);
+}
+
 void HostOps::count_choices(const RouterShape& shape, const Routes& routes, float* counts) {
   exec::count_choices(shape, routes, counts);
 }
 
+void HostOps::count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
+                                      float* counts) {
+  exec::count_choices_of_chunks(shape, routes, counts);
+}
+
+void HostOps::sum_choices(const RouterShape& shape, const float* counts, float* earlier,
+                          float* all) {
+  exec::sum_choices(shape, counts, earlier, all);
+}
+
 void HostOps::route_backward(const RouterShape& shape, float share, const float* logits,
-                             const float* weights, const Routes& routes, const float* dweights,
-                             float* dlogits) {
+                             const float* weights, const Routes& routes, const float* choices,
+                             const float* dweights, float* dlogits) {
   const Buffer scratch = pool_.take(shape.scratch());
-  exec::route_backward(shape, share, logits, weights, routes, dweights, dlogits, scratch.floats());
+  exec::route_backward(shape, share, logits, weights, routes, choices, dweights, dlogits,
+                       scratch.floats());
 }
 
 void HostOps::gather_rows(const RouterShape& shape, int width, const Routes& routes, const float* x,
@@ -325,10 +353,10 @@ void HostOps::expert_linear_backward_input(const ExpertLinearShape& shape,
   exec::expert_linear_backward_input(shape, begin, dy, w, dx, numerics_);
 }
 
-void HostOps::expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
-                                            const std::int32_t* begin, const float* x,
-                                            const float* dy, float* dw) {
-  exec::expert_linear_backward_weight(shape, member, begin, x, dy, dw, numerics_);
+void HostOps::expert_linear_backward_weight(const ExpertLinearShape& shape,
+                                            const RunsOfMember& runs, const std::int32_t* begin,
+                                            const float* x, const float* dy, float* dw) {
+  exec::expert_linear_backward_weight(shape, runs, begin, x, dy, dw, numerics_);
 }
 
 void HostOps::expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
@@ -336,10 +364,10 @@ void HostOps::expert_bias_forward(const ExpertLinearShape& shape, const std::int
   exec::expert_bias_forward(shape, begin, bias, y);
 }
 
-void HostOps::expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+void HostOps::expert_bias_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
                                           const std::int32_t* begin, const float* dy,
                                           float* dbias) {
-  exec::expert_bias_backward_weight(shape, member, begin, dy, dbias);
+  exec::expert_bias_backward_weight(shape, runs, begin, dy, dbias);
 }
 
 }  // namespace pipewright::exec::cpu

@@ -117,14 +117,24 @@ class HostOps final : public TensorOps,
                                   const float* qkv, const float* keys, const float* probabilities,
                                   const float* dcontext, float* dqkv, float* dkeys) override;
   void take_key_gradients(const ContextShape& shape, const float* dkeys, float* dqkv) override;
+  void context_latent_forward(const ContextLatentShape& shape, const float* queries,
+                              const float* keys, float* probabilities, float* context) override;
+  void context_latent_backward(const ContextLatentShape& shape, int which, const float* queries,
+                               const float* keys, const float* probabilities, const float* dcontext,
+                               float* dqueries, float* dkeys) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,
              const Routes& routes) override;
+  void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) override;
   void count_choices(const RouterShape& shape, const Routes& routes, float* counts) override;
+  void count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
+                               float* counts) override;
+  void sum_choices(const RouterShape& shape, const float* counts, float* earlier,
+                   float* all) override;
   void route_backward(const RouterShape& shape, float share, const float* logits,
-                      const float* weights, const Routes& routes, const float* dweights,
-                      float* dlogits) override;
+                      const float* weights, const Routes& routes, const float* choices,
+                      const float* dweights, float* dlogits) override;
   void gather_rows(const RouterShape& shape, int width, const Routes& routes, const float* x,
                    float* gathered) override;
   void sum_rows(const RouterShape& shape, int width, const Routes& routes, const float* gathered,
@@ -140,12 +150,12 @@ class HostOps final : public TensorOps,
                              const float* x, const float* w, float* y) override;
   void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t* begin,
                                     const float* dy, const float* w, float* dx) override;
-  void expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
+  void expert_linear_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
                                      const std::int32_t* begin, const float* x, const float* dy,
                                      float* dw) override;
   void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                            const float* bias, float* y) override;
-  void expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+  void expert_bias_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
                                    const std::int32_t* begin, const float* dy,
                                    float* dbias) override;
 

@@ -3,6 +3,13 @@
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
+namespace {
+
+std::size_t size_of(const Parameter& parameter) {
+  return static_cast<std::size_t>(parameter.start.size);
+}
+
+}  // namespace
 
 RowGradients::RowGradients(std::span<const std::unique_ptr<TrainableLayer>> layers,
                            RankGroups& groups, TensorOps& ops, Extent own)
@@ -30,7 +37,7 @@ RowGradients::RowGradients(std::span<const std::unique_ptr<TrainableLayer>> laye
     for (Parameter* parameter : parameters) {
       if (!parameter->sees_own_rows) continue;
       places.push_back({parameter, words_});
-      words_ += static_cast<std::size_t>(parameter->start.size);
+      words_ += size_of(*parameter) * static_cast<std::size_t>(parameter->summands);
     }
   }
 }
@@ -64,9 +71,14 @@ Task<Buffer> RowGradients::bring_together(std::span<Saved> saved) {
 
 void RowGradients::add(std::size_t layer, const Buffer& sums) const {
   if (!sums || !adds_) return;
-  for (const Place& place : places_[layer])
-    ops_.add_to(static_cast<std::size_t>(place.parameter->start.size), sums.floats() + place.begin,
-                place.parameter->gradients());
+  for (const auto& [parameter, begin] : places_[layer]) {
+    const std::size_t size = size_of(*parameter);
+    for (int i = 0; i < parameter->summands; ++i) {
+      if (i > 0 && parameter->next_summand) parameter->next_summand();
+      ops_.add_to(size, sums.floats() + begin + static_cast<std::size_t>(i) * size,
+                  parameter->gradients());
+    }
+  }
 }
 
 }  // namespace pipewright::exec

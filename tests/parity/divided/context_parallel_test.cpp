@@ -178,9 +178,9 @@ TEST(ContextParallelLayouts, WhatDoesNotDivideIsRefused) {
   expect_words(refusal(with_eight_tokens({{"sequence", 10}}), two, Numerics::Fast),
                "cp 2 gives each rank 2 of 4 chunks of a sample, and its 10 tokens do not divide "
                "into them; the nearest lengths that do are 8 and 12");
-  expect_words(refusal(divisible_mixtral(), two, Numerics::Fast),
-               "context parallelism does not divide the rows of layer \"1.block 0/1.feed "
-               "forward/1.experts\" (mixture_of_experts) yet; take cp 1");
+  expect_words(refusal(model_preset("resnet-tiny"), two, Numerics::Fast),
+               "context parallelism does not divide the rows of layer \"0.stem/0.conv\" (conv2d) "
+               "yet; take cp 1");
   expect_words(refusal(gpt(), {.tensor = 2, .rows = true, .context = 2}, Numerics::Fast),
                "cp 2 beside sequence parallelism is not there yet");
   // Parts of exact numerics, in which each W has one call more.

@@ -158,6 +158,22 @@ TEST(DividedCheckpoints, AnyDivisionOfSequencesGoesOnFromAnyOther) {
   expect_any_goes_on(divisions, with_eight_tokens({{"tied_head", true}}));
 }
 
+TEST(DividedCheckpoints, AnyDivisionOfSequencesAndExpertsGoesOnFromAnyOther) {
+  const std::vector<Division> divisions = {
+      {"cp 2", 1, {.tensor = 1, .context = 2}},
+      {"one rank", 1, {.tensor = 1}},
+      {"ep 2, cp 2", 1, {.tensor = 1, .experts = 2, .context = 2}},
+      {"tp 2", 1, {.tensor = 2}},
+      {"pp 2, tp 2, cp 2", 2, {.tensor = 2, .context = 2}},
+      {"ep 2, cp 2, dp 2, ZeRO 3",
+       1,
+       {.tensor = 1, .replicas = 2, .sharded = true, .zero = 3, .experts = 2, .context = 2}},
+      {"ep 4", 1, {.tensor = 1, .experts = 4}},
+      {"pp 2, ep 2, cp 2, ZeRO 1", 2, {.tensor = 1, .sharded = true, .experts = 2, .context = 2}},
+  };
+  expect_any_goes_on(divisions, divisible_deepseek({{"sequence", 8}}));
+}
+
 TEST(DividedCheckpoints, AreTheFilesOfATrainingThatIsNotDivided) {
   const Model model = divisible_model();
   std::vector<std::string> parts;

@@ -93,14 +93,26 @@ TEST(ContextSplit, WhatCannotBeDividedIsSaid) {
   EXPECT_EQ(context_fault(model_with(3), 2),
             "cp 2 gives each rank 2 of 4 chunks of a sample, and its 3 tokens do not divide into "
             "them; the nearest lengths that do are 4");
-  const std::string of_experts =
-      context_fault(model_with(8, {{"style", "llama"}, {"experts", 4}, {"top_k", 2}}), 2);
-  EXPECT_NE(of_experts.find("does not divide the rows of layer \"1."), std::string::npos)
-      << of_experts;
+  EXPECT_EQ(context_fault(model_preset("resnet-tiny"), 2),
+            "context parallelism does not divide the rows of layer \"0.stem/0.conv\" (conv2d) yet; "
+            "take cp 1");
   EXPECT_NE(context_fault(eight, StageDivision{2, 1, true, 2}).find("beside sequence parallelism"),
             std::string::npos);
-  EXPECT_NE(context_fault(eight, StageDivision{1, 2, false, 2}).find("beside ep 2"),
-            std::string::npos);
+}
+
+TEST(ContextSplit, MixturesAndLatentAttentionAreDivided) {
+  const Model mixtral = model_with(8, {{"style", "llama"},
+                                       {"experts", 4},
+                                       {"top_k", 2},
+                                       {"shared_ffn", 8},
+                                       {"capacity_factor", 1.0}});
+  EXPECT_EQ(context_fault(mixtral, 2), "");
+  EXPECT_EQ(context_fault(mixtral, StageDivision{1, 2, false, 2}), "") << "ep beside it, too";
+  const Model latent = model_with(
+      8,
+      {{"style", "llama"},
+       {"latent_attention", {{"key_value_rank", 6}, {"plain", 4}, {"rotary", 2}, {"value", 4}}}});
+  EXPECT_EQ(context_fault(latent, 4), "");
 }
 
 }  // namespace context_split_test

@@ -269,7 +269,7 @@ void expect_one_step_along_cp(const Job& job) {
 }
 
 TEST(DividedStages, RanksThatDivideSequencesArePredictedAsTheyAreSimulated) {
-  for (const char* model : {"gpt-tiny", "llama-tiny"}) {
+  for (const char* model : {"gpt-tiny", "llama-tiny", "mixtral-tiny", "deepseek-tiny"}) {
     for (const int tensor : {1, 2}) {
       for (const int ranks : {1, 2}) {
         for (const int replicas : {1, 2}) {
@@ -288,6 +288,26 @@ TEST(DividedStages, RanksThatDivideSequencesArePredictedAsTheyAreSimulated) {
       }
     }
   }
+}
+
+TEST(DividedStages, RanksThatDivideSequencesAndExpertsArePredictedAsTheyAreSimulated) {
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE("pp " + std::to_string(ranks));
+    Job job = with_sequences("mixtral-tiny", 2, 1, ranks, 2);
+    job.strategy.ep_degree = {"2"};
+    expect_one_step_along_cp(job);
+  }
+}
+
+TEST(DividedStages, OpenSequencesOfModelsWithExpertsAreTriedBesideOpenExperts) {
+  Job job = with_sequences("mixtral-tiny", 1, 1, 1, 2);
+  job.strategy.cp_degree = {};
+  job.strategy.ep_degree = {};
+  job.strategy.opens_cp_degree = job.strategy.opens_ep_degree = true;
+  std::set<std::pair<int, int>> found;
+  for (const Candidate& row : search(job, nullptr, {.keep = 1000}).ranked)
+    found.emplace(row.parallel.context, row.parallel.experts);
+  EXPECT_EQ(found, (std::set<std::pair<int, int>>{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {4, 2}}));
 }
 
 TEST(DividedStages, RanksThatDivideSequencesOnSeveralNodesTakeTheirRoutes) {

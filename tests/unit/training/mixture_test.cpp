@@ -32,16 +32,19 @@ using test::widened;
 
 constexpr double kTolerance = 2e-5;
 
+std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
+
 /// What a router makes of logits.
 struct Routed {
   Routed(const RouterShape& of, const Floats& logits, const Floats& bias = {})
       : shape(of),
-        words(route_words(of.choice, of.pairs()), 77),
-        routes(routes_in(of.choice, of.pairs(), words.data())),
+        words(route_words(of), 77),
+        routes(routes_in(of, words.data())),
         weights(of.pairs(), NAN) {
     Floats scratch(of.scratch());
     route(of, logits.data(), bias.empty() ? nullptr : bias.data(), weights.data(), routes,
           scratch.data());
+    if (of.place.parts == 1) place_rows(of, nullptr, routes);
   }
 
   std::vector<int> experts() const { return {routes.expert, routes.expert + shape.pairs()}; }
@@ -131,6 +134,48 @@ TEST(Router, CapacityIsRoundedUpAndNeverMoreThanAllRows) {
   EXPECT_EQ(expert_capacity({.experts = 8, .top_k = 2, .capacity_factor = 9}, 100), 100);
 }
 
+/// Of two samples of eight rows each those of a rank, of four, and how often the ranks chose.
+TEST(Router, RanksWithPartsOfSequencesDropWhomASingleOneDrops) {
+  constexpr int kRanks = 4, kExperts = 3, kSequence = 8, kAll = 2 * kSequence;
+  const ExpertChoice choice{.experts = kExperts, .top_k = 2, .capacity_factor = 0.7};
+  const Floats logits = random_floats(kAll * kExperts, 5);
+  const Routed whole({kAll, choice}, logits);
+  ASSERT_EQ(std::count(whole.routes.place, whole.routes.place + 2 * kAll, Routes::kDropped), 8);
+  std::vector<Routed> ranks;
+  Floats counts;
+  for (int r = 0; r < kRanks; ++r) {
+    const RouterShape shape{kAll / kRanks, choice, {r, kRanks}, 2};
+    Floats own;
+    for (int i = 0; i < shape.rows; ++i) {
+      const auto row = row_of_all(shape.place, kSequence / kRanks, i);
+      own.insert(own.end(), logits.begin() + row * kExperts, logits.begin() + (row + 1) * kExperts);
+    }
+    Floats of_chunks(index_of(shape.runs()));
+    ranks.emplace_back(shape, own);
+    count_choices_of_chunks(shape, ranks.back().routes, of_chunks.data());
+    counts.insert(counts.end(), of_chunks.begin(), of_chunks.end());
+  }
+  Floats expected(kExperts, 0);
+  count_choices(whole.shape, whole.routes, expected.data());
+  for (Routed& rank : ranks) {
+    Floats earlier(index_of(rank.shape.runs())), all(kExperts);
+    sum_choices(rank.shape, counts.data(), earlier.data(), all.data());
+    EXPECT_EQ(all, expected);
+    place_rows(rank.shape, earlier.data(), rank.routes);
+    for (int i = 0; i < rank.shape.rows; ++i) {
+      const auto row = row_of_all(rank.shape.place, kSequence / kRanks, i);
+      for (int k = 0; k < 2; ++k) {
+        const int place = rank.routes.place[2 * i + k];
+        EXPECT_EQ(place == Routes::kDropped, whole.routes.place[2 * row + k] == Routes::kDropped);
+        if (place == Routes::kDropped) continue;
+        EXPECT_EQ(rank.routes.row[place], i);
+        const std::int32_t* run = rank.routes.begin + rank.routes.expert[2 * i + k] * 4 + i;
+        EXPECT_EQ(place, run[0]) << "a chunk is a row, of each sample two";
+      }
+    }
+  }
+}
+
 /// With equal logits P is 1/E for all, and ties send every row to the first top_k experts.
 TEST(Router, ItsOwnLossesHaveTheirGradients) {
   constexpr int kRows = 3, kExperts = 4;
@@ -140,7 +185,7 @@ TEST(Router, ItsOwnLossesHaveTheirGradients) {
   Floats dlogits(logits.size(), NAN), scratch(routed.shape.scratch());
   const Floats none(routed.weights.size(), 0);
   const double share = 0.125;
-  route_backward(routed.shape, share, logits.data(), routed.weights.data(), routed.routes,
+  route_backward(routed.shape, share, logits.data(), routed.weights.data(), routed.routes, nullptr,
                  none.data(), dlogits.data(), scratch.data());
   Doubles expected;
   for (int i = 0; i < kRows * kExperts; ++i) {

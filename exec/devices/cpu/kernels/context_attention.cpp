@@ -21,25 +21,21 @@ struct Queries {
   int sample, head, which;
 };
 
-std::int64_t first_row(const ContextShape& s, const Queries& of) {
-  return std::int64_t{of.sample} * s.own.sequence + of.which * s.chunk();
-}
-
 /// In an array with rows as wide as that.
 std::size_t queries_at(const ContextShape& s, const Queries& of, int width) {
-  return at_row(first_row(s, of), width) + at_row(of.head, s.own.head_width());
+  return at_row(s.chunks().first_row(of.sample, of.which), width) +
+         at_row(of.head, s.own.head_width());
 }
 
 std::size_t probabilities_at(const ContextShape& s, const Queries& of) {
-  const std::size_t before = of.which == 0 ? 0 : at_row(s.chunk(), s.visible(0));
+  const std::size_t before = of.which == 0 ? 0 : s.chunks().scores(0);
   return static_cast<std::size_t>(of.sample * s.own.heads + of.head) * s.of_head() + before;
 }
 
 /// Where the keys of a chunk begin that serve the head; their values are a key_width behind.
 std::size_t keys_at(const ContextShape& s, const Queries& of, int chunk) {
-  const int member = holder_of_chunk(chunk, s.place.parts);
-  const std::int64_t row = (std::int64_t{member} * s.own.samples + of.sample) * s.own.sequence +
-                           which_of_holder(chunk, s.place.parts) * s.chunk();
+  const std::int64_t member = holder_of_chunk(chunk, s.place.parts);
+  const std::int64_t row = member * s.own.rows() + s.chunks().row_in_holder(of.sample, chunk);
   return at_row(row, s.keys_width()) + at_row(of.head / s.own.queries_a_key(), s.own.head_width());
 }
 
@@ -48,8 +44,7 @@ float scale_of_scores(const ContextShape& s) {
 }
 
 cpu::CausalRows rows_of(const ContextShape& s, int which) {
-  return {
-      .rows = s.chunk(), .first = s.place.chunk(which) * s.chunk(), .columns = s.visible(which)};
+  return cpu::rows_of(s.chunks(), which);
 }
 
 }  // namespace

@@ -73,34 +73,18 @@ void choose(const ExpertChoice& choice, const float* scores, float* rank_by, std
   }
 }
 
-/// From Routes::expert to all the rest: a row takes the next place of each of its experts that has
-/// one left.
-void place_rows(const RouterShape& shape, const Routes& routes) {
-  const int experts = shape.choice.experts;
-  const std::size_t pairs = shape.pairs();
-  const auto capacity = static_cast<std::int32_t>(expert_capacity(shape.choice, shape.rows));
-  std::int32_t* const taken = routes.begin + 1;  // by expert; then where the next one begins
-  std::fill_n(routes.begin, experts + 1, 0);
-  for (std::size_t i = 0; i < pairs; ++i) {
-    std::int32_t& before = taken[routes.expert[i]];
-    routes.place[i] = before < capacity ? before++ : Routes::kDropped;
-  }
-  for (int e = 0; e < experts; ++e) taken[e] += routes.begin[e];
-  std::fill_n(routes.row, pairs, Routes::kDropped);
-  for (std::size_t i = 0; i < pairs; ++i) {
-    if (routes.place[i] == Routes::kDropped) continue;
-    routes.place[i] += routes.begin[routes.expert[i]];
-    routes.row[routes.place[i]] =
-        static_cast<std::int32_t>(i / static_cast<std::size_t>(shape.choice.top_k));
-  }
-}
-
 /// The part of all pairs of rows and experts that each expert was chosen in, dropped or not.
-void shares_of_experts(const RouterShape& shape, const Routes& routes, float* shares) {
-  std::fill_n(shares, shape.choice.experts, 0.0F);
-  count_choices(shape, routes, shares);
-  const float all = static_cast<float>(shape.pairs());
-  for (int e = 0; e < shape.choice.experts; ++e) shares[e] /= all;
+void shares_of_experts(const RouterShape& shape, const Routes& routes, const float* choices,
+                       float* shares) {
+  const int experts = shape.choice.experts;
+  if (choices != nullptr) {
+    std::copy_n(choices, experts, shares);
+  } else {
+    std::fill_n(shares, experts, 0.0F);
+    count_choices(shape, routes, shares);
+  }
+  const auto all = static_cast<float>(shape.all_rows() * shape.choice.top_k);
+  for (int e = 0; e < experts; ++e) shares[e] /= all;
 }
 
 /// The gradient of the scores u, from that of P, which is u made to add up to 1: softmax does.
@@ -130,30 +114,29 @@ void chosen_backward(const ExpertChoice& choice, const std::int32_t* expert, con
   for (int k = 0; k < choice.top_k; ++k) du[expert[k]] += (dweight[k] - mean) * scale;
 }
 
-/// each(expert, its rows, where they begin) of the runs [first, end) that have any.
+/// each(expert, its rows, where they begin) of the runs that have any; those of an expert's chunks
+/// lie side by side.
 template <class Each>
-void for_each_run(const ExpertLinearShape& shape, int first, int end, const std::int32_t* begin,
-                  Each each) {
-  for (int i = first; i < end; ++i) {
-    const int rows = begin[i + 1] - begin[i];
-    if (rows > 0)
-      each(i % shape.experts, LinearShape{rows, shape.in, shape.out}, std::int64_t{begin[i]});
+void for_each_expert_of(const RunsOfMember& runs, const ExpertLinearShape& shape,
+                        const std::int32_t* begin, Each each) {
+  const bool is_all = runs.chunk == RunsOfMember::kAllChunks;
+  for (int e = 0; e < shape.experts; ++e) {
+    const int first = (runs.member * shape.experts + e) * shape.chunks;
+    const std::int32_t* const run = begin + first + (is_all ? 0 : runs.chunk);
+    const int rows = run[is_all ? shape.chunks : 1] - run[0];
+    if (rows > 0) each(e, LinearShape{rows, shape.in, shape.out}, std::int64_t{run[0]});
   }
 }
 template <class Each>
 void for_each_expert(const ExpertLinearShape& shape, const std::int32_t* begin, Each each) {
-  for_each_run(shape, 0, shape.members * shape.experts, begin, each);
-}
-template <class Each>
-void for_each_expert_of(int member, const ExpertLinearShape& shape, const std::int32_t* begin,
-                        Each each) {
-  for_each_run(shape, member * shape.experts, (member + 1) * shape.experts, begin, each);
+  for (int member = 0; member < shape.members; ++member)
+    for_each_expert_of({member}, shape, begin, each);
 }
 
 /// Behind the last place.
 void clear_rest(const ExpertLinearShape& shape, const std::int32_t* begin, int width, float* y) {
-  std::fill(y + offset(begin[shape.members * shape.experts], width), y + offset(shape.rows, width),
-            0.0F);
+  std::fill(y + offset(begin[shape.members * shape.experts * shape.chunks], width),
+            y + offset(shape.rows, width), 0.0F);
 }
 
 std::ptrdiff_t matrix_of(const ExpertLinearShape& shape, int expert) {
@@ -184,11 +167,57 @@ void route(const RouterShape& shape, const float* logits, const float* bias, flo
       weight[k] *= scaling;
     }
   }
-  place_rows(shape, routes);
+}
+
+void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) {
+  const int chunks = shape.chunks(), experts = shape.choice.experts;
+  const std::size_t pairs = shape.pairs(), of_chunk = pairs / static_cast<std::size_t>(chunks);
+  const std::int64_t capacity = expert_capacity(shape.choice, shape.all_rows());
+  const auto run_of = [&](std::size_t pair) {
+    return routes.expert[pair] * chunks + static_cast<int>(pair / of_chunk);
+  };
+  std::int32_t* const taken = routes.begin + 1;  // by run; then where the next one begins
+  std::fill_n(routes.begin, shape.runs() + 1, 0);
+  for (std::size_t i = 0; i < pairs; ++i) {
+    std::int32_t& own = taken[run_of(i)];
+    std::int64_t before = own;
+    if (earlier != nullptr)
+      before += std::llround(earlier[static_cast<int>(i / of_chunk) * experts + routes.expert[i]]);
+    routes.place[i] = before < capacity ? own++ : Routes::kDropped;
+  }
+  for (int run = 0; run < shape.runs(); ++run) taken[run] += routes.begin[run];
+  std::fill_n(routes.row, pairs, Routes::kDropped);
+  for (std::size_t i = 0; i < pairs; ++i) {
+    if (routes.place[i] == Routes::kDropped) continue;
+    routes.place[i] += routes.begin[run_of(i)];
+    routes.row[routes.place[i]] =
+        static_cast<std::int32_t>(i / static_cast<std::size_t>(shape.choice.top_k));
+  }
 }
 
 void count_choices(const RouterShape& shape, const Routes& routes, float* counts) {
   for (std::size_t i = 0; i < shape.pairs(); ++i) counts[routes.expert[i]] += 1.0F;
+}
+
+void count_choices_of_chunks(const RouterShape& shape, const Routes& routes, float* counts) {
+  const std::size_t of_chunk = shape.pairs() / static_cast<std::size_t>(shape.chunks());
+  std::fill_n(counts, shape.runs(), 0.0F);
+  for (std::size_t i = 0; i < shape.pairs(); ++i)
+    counts[static_cast<int>(i / of_chunk) * shape.choice.experts + routes.expert[i]] += 1.0F;
+}
+
+void sum_choices(const RouterShape& shape, const float* counts, float* earlier, float* all) {
+  const int experts = shape.choice.experts, parts = shape.place.parts;
+  std::fill_n(all, experts, 0.0F);
+  for (int sample = 0; sample < shape.samples; ++sample) {
+    for (int chunk = 0; chunk < shape.place.chunks(); ++chunk) {
+      const int member = holder_of_chunk(chunk, parts);
+      const int own = 2 * sample + which_of_holder(chunk, parts);
+      if (member == shape.place.index) std::copy_n(all, experts, earlier + offset(own, experts));
+      add_to(static_cast<std::size_t>(experts),
+             counts + offset(std::int64_t{member} * shape.chunks() + own, experts), all);
+    }
+  }
 }
 
 // The load-balancing loss b · E · sum f · P has dP = b · E · f / rows, the z-loss
@@ -196,8 +225,8 @@ void count_choices(const RouterShape& shape, const Routes& routes, float* counts
 // the gradient du of the scores u, dlogit is u · (du - sum of du · u) where they are the softmax,
 // du · u · (1 - u) where they are the sigmoid.
 void route_backward(const RouterShape& shape, float share, const float* logits,
-                    const float* weights, const Routes& routes, const float* dweights,
-                    float* dlogits, float* scratch) {
+                    const float* weights, const Routes& routes, const float* choices,
+                    const float* dweights, float* dlogits, float* scratch) {
   const ExpertChoice& choice = shape.choice;
   const int experts = choice.experts, top_k = choice.top_k;
   float* const p = scratch;  // the softmax
@@ -205,8 +234,8 @@ void route_backward(const RouterShape& shape, float share, const float* logits,
   float* const balance = scratch + 2 * experts;
   const bool is_softmax = choice.scores == RouterScores::Softmax;
   const float* const u = is_softmax ? p : sigmoid;
-  const float of_row = share / static_cast<float>(shape.rows);
-  shares_of_experts(shape, routes, balance);
+  const float of_row = share / static_cast<float>(shape.all_rows());
+  shares_of_experts(shape, routes, choices, balance);
   for (int e = 0; e < experts; ++e)
     balance[e] *= static_cast<float>(choice.balance_loss * experts) * of_row;
   for (int r = 0; r < shape.rows; ++r) {
@@ -278,7 +307,7 @@ void weigh_rows_backward(const RouterShape& shape, int width, const Routes& rout
       for (int j = 0; j < width; ++j) to[j] = *weights * dy[j];
     }
   }
-  const std::int64_t used = routes.begin[shape.choice.experts];
+  const std::int64_t used = routes.begin[shape.runs()];
   std::fill(dz + offset(used, width), dz + offset(static_cast<std::int64_t>(shape.pairs()), width),
             0.0F);
 }
@@ -310,10 +339,10 @@ void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int
   clear_rest(shape, begin, shape.in, dx);
 }
 
-void expert_linear_backward_weight(const ExpertLinearShape& shape, int member,
+void expert_linear_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
                                    const std::int32_t* begin, const float* x, const float* dy,
                                    float* dw, Numerics numerics) {
-  for_each_expert_of(member, shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
+  for_each_expert_of(runs, shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
     linear_backward_weight(own, x + offset(first, shape.in), dy + offset(first, shape.out),
                            dw + matrix_of(shape, e), numerics);
   });
@@ -326,9 +355,9 @@ void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* beg
   });
 }
 
-void expert_bias_backward_weight(const ExpertLinearShape& shape, int member,
+void expert_bias_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
                                  const std::int32_t* begin, const float* dy, float* dbias) {
-  for_each_expert_of(member, shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
+  for_each_expert_of(runs, shape, begin, [&](int e, const LinearShape& own, std::int64_t first) {
     bias_backward_weight(own.rows, own.out, dy + offset(first, own.out),
                          dbias + offset(e, own.out));
   });
