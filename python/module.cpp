@@ -8,6 +8,8 @@ NB_MODULE(_core, module) {
   bind_orders(module);
   bind_plans(module);
   bind_verdicts(module);
+  bind_pytorch(module);
+  bind_measured(module);
   bind_timelines(module);
   bind_searches(module);
 }

@@ -45,6 +45,13 @@ std::vector<std::vector<std::string>> rows_of(const Order& order) {
   return rows_json(order).get<std::vector<std::vector<std::string>>>();
 }
 
+std::vector<int> stages_of(const GivenOrder& given, int rank) {
+  std::vector<int> stages;
+  for (const StageId stage : given.order.placement.stages_of(RankId(rank)))
+    stages.push_back(stage.value);
+  return stages;
+}
+
 std::map<std::string, std::string> parameters_of(const nb::kwargs& options) {
   std::map<std::string, std::string> parameters;
   for (const auto& [name, value] : options)
@@ -108,6 +115,7 @@ void bind_order_class(nb::module_& module) {
       .def_prop_ro(
           "micro_batches", [](const GivenOrder& given) { return given.order.micro_batches; },
           "How many micro-batches a step has.")
+      .def("stages_of", stages_of, nb::arg("rank"), "The stages that a rank computes, ascending.")
       .def_ro("title", &GivenOrder::title, "The schedule or the file, and the sizes.")
       .def_ro("problems", &GivenOrder::problems,
               "What is wrong with it before it runs, in sentences; empty if nothing.")

@@ -24,6 +24,25 @@ void save_plan(const GivenPlan& given, const std::filesystem::path& path) {
   write_file(path, to_text(to_json(given.plan)));
 }
 
+std::vector<std::pair<int, int>> layers_of(const GivenPlan& given) {
+  std::vector<std::pair<int, int>> layers;
+  for (const StagePlan& stage : given.plan.stages)
+    layers.emplace_back(stage.first_layer, stage.end_layer);
+  return layers;
+}
+
+std::vector<std::string> layer_names(const GivenPlan& given) {
+  std::vector<std::string> names;
+  for (const Layer& layer : given.plan.model.layers) names.push_back(layer.name);
+  return names;
+}
+
+std::map<std::string, int> mesh_of(const GivenPlan& given) {
+  std::map<std::string, int> sizes;
+  for (const char* axis : {"pp", "dp", "tp", "ep", "cp"}) sizes[axis] = given.plan.mesh.size(axis);
+  return sizes;
+}
+
 /// Of one replica.
 GivenOrder order_of_replica(const GivenPlan& given) {
   GivenOrder order;
@@ -67,14 +86,11 @@ void bind_plans(nb::module_& module) {
           "micro_batches", [](const GivenPlan& given) { return given.plan.micro_batches; },
           "How many micro-batches a step of a replica has.")
       .def_prop_ro(
-          "layers",
-          [](const GivenPlan& given) {
-            std::vector<std::pair<int, int>> layers;
-            for (const StagePlan& stage : given.plan.stages)
-              layers.emplace_back(stage.first_layer, stage.end_layer);
-            return layers;
-          },
-          "By stage: its first layer, and the one after its last.")
+          "micro_batch_size", [](const GivenPlan& given) { return given.plan.micro_batch_size; },
+          "Samples of a micro-batch.")
+      .def_prop_ro("layers", layers_of, "By stage: its first layer, and the one after its last.")
+      .def_prop_ro("layer_names", layer_names, "Of all layers of its model.")
+      .def_prop_ro("mesh", mesh_of, "How many devices there are along pp, dp, tp, ep and cp.")
       .def_prop_ro(
           "predicted_step_ns",
           [](const GivenPlan& given) { return given.plan.predicted.step.value; },

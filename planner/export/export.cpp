@@ -49,10 +49,9 @@ ExportedPlan export_pytorch_csv(const Plan& plan, TorchRelease release) {
     result.refusals.push_back(*refusal);
     return result;
   }
-  if (holds_computations_alone(order)) {
-    result.text = write_order_csv(order);
-  } else {
-    result.text = write_order_csv(torch_actions(order, release));
+  const TorchFile file = torch_file(order, release);
+  result.text = file.csv;
+  if (file.format == "compute_comms") {
     result.notes.push_back(
         "the order writes more than its computations, so the file has every "
         "action of PyTorch " +

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/order/forward_order.hpp"
 #include "core/program/lower.hpp"
 
 namespace pipewright::planner {
@@ -164,6 +165,29 @@ ActionRow with_waits_for_sends(const ActionRow& row) {
   return list;
 }
 
+/// The runtime appends each loss of the last stage to a list and takes that of micro-batch m from
+/// its place m (_maybe_compute_loss and _maybe_get_loss, 2.13).
+std::optional<std::string> refusal_of_losses(const Order& order) {
+  std::optional<std::string> refusal;
+  for (const ActionRow& row : order.ranks) {
+    int next = 0;
+    for (const Cell& cell : row) {
+      for_each_action(cell, [&](const Action& a) {
+        if (a.kind != ActionKind::F || a.stage.value + 1 != order.stages() || refusal) return;
+        if (a.micro_batch.value != next) {
+          refusal =
+              "PyTorch's runtime takes the losses for those of micro-batches in ascending "
+              "order, and the order's last stage computes " +
+              to_string(a) + " where micro-batch " + std::to_string(next) +
+              " would be next; order its forwards by micro-batch";
+        }
+        ++next;
+      });
+    }
+  }
+  return refusal;
+}
+
 }  // namespace
 
 std::optional<TorchRelease> torch_release(std::string_view name) {
@@ -175,6 +199,10 @@ std::optional<TorchRelease> torch_release(std::string_view name) {
 
 std::string_view to_string(TorchRelease release) {
   return release == TorchRelease::V2_13 ? "2.13" : "2.15";
+}
+
+TorchRelease lists_of(const sim::TorchVersion& version) {
+  return version < sim::TorchVersion{2, 15} ? TorchRelease::V2_13 : TorchRelease::V2_15;
 }
 
 std::optional<std::string> torch_refusal_of(const Order& order) {
@@ -189,7 +217,19 @@ std::optional<std::string> torch_refusal_of(const Order& order) {
     return "PyTorch's runtime has each stage on one rank, and the order has a stage on several; "
            "take a schedule without replicas";
   }
-  return std::nullopt;
+  if (any_action(order, [](const Action& a) { return is_call(a.kind); })) {
+    return "PyTorch's runtime has transfers between neighbouring stages only, and the order has "
+           "calls of its own; take an order without calls";
+  }
+  return refusal_of_losses(order);
+}
+
+std::optional<std::string> torch_training_refusal_of(const Order& order) {
+  if (is_forward_only(order)) {
+    return "PyTorch's runtime asks for a backward of every forward, and the order has none; take "
+           "an order of a training, whose forwards its eval() runs too";
+  }
+  return torch_refusal_of(order);
 }
 
 bool holds_computations_alone(const Order& order) {
@@ -213,6 +253,11 @@ Order torch_actions(const Order& order, TorchRelease release) {
     for (ActionRow& row : listed.ranks) row = with_waits_for_sends(row);
   }
   return listed;
+}
+
+TorchFile torch_file(const Order& order, TorchRelease release) {
+  if (holds_computations_alone(order)) return {write_order_csv(order), "compute_only"};
+  return {write_order_csv(torch_actions(order, release)), "compute_comms"};
 }
 
 }  // namespace pipewright::planner

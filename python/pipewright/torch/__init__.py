@@ -1,0 +1,16 @@
+"""In PyTorch's hands: the user's own model and processes, run by PyTorch, in an order of ours.
+
+check     will this schedule hang, or mix up messages, on this group?
+schedule  an order or a plan as a schedule object of PyTorch's runtime
+split     the stages of a plan
+record    what ran, as a trace
+
+PyTorch is imported at the first use. See docs/python.md.
+"""
+
+from .checking import check, preset
+from .recording import record
+from .running import schedule
+from .splitting import split
+
+__all__ = ["check", "preset", "record", "schedule", "split"]

@@ -1,0 +1,87 @@
+"""split(): the stages of a plan."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Sequence
+
+from .._core import Plan
+from ..errors import InputError
+from .groups import group_or_default
+from .installed import require_torch
+
+
+def named_layers(model: Any) -> list[tuple[str, Any]]:
+    """The layers with the names that they have in the model."""
+    torch = require_torch()
+    if isinstance(model, torch.nn.Module):
+        if isinstance(model, (torch.nn.Sequential, torch.nn.ModuleList)):
+            return list(model.named_children())
+        raise InputError(
+            f"split() takes a chain of layers, a torch.nn.Sequential or a list, and the model is a "
+            f"{type(model).__name__}; list its layers"
+        )
+    layers = [(str(place), layer) for place, layer in enumerate(model)]
+    for place, layer in layers:
+        if not isinstance(layer, torch.nn.Module):
+            raise InputError(f"layer {place} of the model is a {type(layer).__name__}, not a torch.nn.Module")
+    return layers
+
+
+def require_same_model(layers: Sequence[tuple[str, Any]], plan: Plan) -> None:
+    """InputError where the plan is of a model of another depth, or its stages would share parameters."""
+    planned = plan.layer_names
+    if len(layers) != len(planned):
+        raise InputError(
+            f"{plan.title} is a plan of a model of {len(planned)} layers ({planned[0]} to {planned[-1]}), and the "
+            f"given model has {len(layers)}; give the layers that were planned, one by one"
+        )
+    owner: dict[int, tuple[int, str]] = {}
+    for stage, (first, end) in enumerate(plan.layers):
+        for name, layer in layers[first:end]:
+            for key, parameter in layer.named_parameters():
+                before, other = owner.setdefault(id(parameter), (stage, f"{name}.{key}"))
+                if before != stage:
+                    raise InputError(
+                        f"{other} and {name}.{key} are one parameter, which stages {before} and {stage} of {plan.title} "
+                        "would have twice; plan them into one stage, or give each its own"
+                    )
+
+
+def require_mesh(plan: Plan, size: int) -> None:
+    """InputError where the group is not the plan's pipeline."""
+    divided = {axis: plan.mesh[axis] for axis in ("tp", "cp", "ep") if plan.mesh[axis] > 1}
+    if divided:
+        axes = ", ".join(f"{axis} {degree}" for axis, degree in divided.items())
+        raise InputError(f"{plan.title} divides layers among devices ({axes}), and split() does not; divide them first")
+    if size != plan.mesh["pp"]:
+        replicas = "" if plan.mesh["dp"] == 1 else f" (one of its {plan.mesh['dp']} replicas: give its group)"
+        raise InputError(
+            f"{plan.title} is for a pipeline of {plan.mesh['pp']} ranks{replicas}, and the group has {size}; start as "
+            "many processes, or plan for these"
+        )
+
+
+def split(model: Any, plan: Plan, *, device: Any = None, group: Any = None) -> list[Any]:
+    """This rank's PipelineStages of a model, cut as the plan says, in the order of their numbers.
+
+    model is a torch.nn.Sequential, or a list of layers that follow one another; its layers are those of the plan's
+    model, one by one. Only this rank's go to the device (the one where they are, unless it is given), and they keep
+    their names. The group is the pipeline's; without one it is that of all processes.
+    """
+    torch = require_torch()
+    group = group_or_default(group)
+    require_mesh(plan, torch.distributed.get_world_size(group))
+    layers = named_layers(model)
+    require_same_model(layers, plan)
+    rank = torch.distributed.get_rank(group)
+    stages = []
+    for index in plan.order.stages_of(rank):
+        first, end = plan.layers[index]
+        module = torch.nn.Sequential(OrderedDict(layers[first:end]))
+        home = device or next((parameter.device for parameter in module.parameters()), "cpu")
+        stage = torch.distributed.pipelining.PipelineStage(
+            module.to(home), index, len(plan.layers), torch.device(home), group=group
+        )
+        stages.append(stage)
+    return stages

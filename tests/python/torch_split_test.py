@@ -1,0 +1,115 @@
+"""split(): a model's layers as the stages of a plan, which then trains as the model without a pipeline; and plans of
+something else."""
+
+import json
+import os
+import tempfile
+import unittest
+
+import pipewright
+import pipewright.torch
+from torch_jobs import difference, layers_of, loss_fn, run_job, step, torch, unpipelined
+
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
+BLOCKS = 4  # of gpt-tiny, whose layers are an embedding, the blocks and a head
+
+
+def plan_with(folder, cut, name="plan.json"):
+    """The example's plan with other layers in its stages."""
+    with open(os.path.join(EXAMPLES, name)) as file:
+        plan = json.load(file)
+    for stage, first, end in zip(plan["stages"], cut, cut[1:]):
+        stage["layers"] = [first, end]
+    path = os.path.join(folder, f"{'-'.join(map(str, cut))}.json")
+    with open(path, "w") as file:
+        json.dump(plan, file)
+    return path
+
+
+def tensor_parallel_plan(folder):
+    with open(os.path.join(EXAMPLES, "plan.json")) as file:
+        plan = json.load(file)
+    plan["mesh"] = {"shape": [2, 2], "dim_names": ["pp", "tp"], "devices": [0, 1, 2, 3]}
+    plan["cluster"]["devices_per_node"] = 4
+    del plan["cluster_fingerprint"]
+    path = os.path.join(folder, "tp.json")
+    with open(path, "w") as file:
+        json.dump(plan, file)
+    return path
+
+
+def trained(rank, paths):
+    """By plan: how far this rank is off, and the names of its parameters."""
+    found = []
+    for path in paths:
+        plan = pipewright.Plan.load(path)
+        layers = layers_of(BLOCKS)
+        stages = pipewright.torch.split(torch.nn.Sequential(*layers), plan)
+        pipeline = pipewright.torch.schedule(plan, stages, loss_fn)
+        step(pipeline, plan.micro_batches)
+        _, wanted = unpipelined(layers_of(BLOCKS), plan.micro_batches)
+        mine = [layer for stage in stages for layer in range(*plan.layers[stage.stage_index])]
+        off = difference([[p.grad for p in layers[layer].parameters()] for layer in mine], [wanted[x] for x in mine])
+        names = {key.split(".")[0] for stage in stages for key in stage.submod.state_dict()}
+        found.append((off, names, {str(layer) for layer in mine}))
+    return found
+
+
+def refusals(rank, paths):
+    said = {}
+
+    def refuse(what, model, path):
+        try:
+            pipewright.torch.split(model, pipewright.Plan.load(path))
+        except pipewright.InputError as error:
+            said[what] = str(error)
+
+    layers = layers_of(BLOCKS)
+    refuse("another model", torch.nn.Sequential(*layers[:-1]), paths["plan"])
+    refuse("world", torch.nn.Sequential(*layers), paths["four"])
+    refuse("tensor parallel", layers, paths["tp"])
+    refuse("no chain", torch.nn.ModuleDict(), paths["plan"])
+    refuse("no layer", [*layers[:-1], len], paths["plan"])
+    layers[-1][1].weight = layers[0].words.weight
+    refuse("tied", layers, paths["plan"])
+    return said
+
+
+class Split(unittest.TestCase):
+    def test_equal_and_unequal_cuts_train_right(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, cuts in (
+                ("plan.json", ((0, 3, 6), (0, 1, 6), (0, 5, 6))),
+                ("plan-4-ranks.json", ((0, 1, 2, 4, 6), (0, 3, 4, 5, 6))),
+            ):
+                paths = [plan_with(folder, cut, name) for cut in cuts]
+                ranks = pipewright.Plan.load(paths[0]).order.ranks
+                for found in run_job(ranks, trained, paths):
+                    for off, names, expected in found:
+                        self.assertLess(off, 1e-5)
+                        self.assertEqual(names, expected)
+
+    def test_a_plan_of_something_else_is_refused_in_one_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = {
+                "plan": plan_with(folder, (0, 3, 6)),
+                "four": os.path.join(EXAMPLES, "plan-4-ranks.json"),
+                "tp": tensor_parallel_plan(folder),
+            }
+            for said in run_job(2, refusals, paths):
+                expected = {
+                    "another model": "of a model of 6 layers",
+                    "world": "is for a pipeline of 4 ranks, and the group has 2",
+                    "tensor parallel": "divides layers among devices (tp",
+                    "no chain": "ModuleDict",
+                    "no layer": "layer 5 of the model is a builtin_function",
+                    "tied": "are one parameter, which stages 0 and 1",
+                }
+                self.assertEqual(set(said), set(expected))
+                for what, words in expected.items():
+                    self.assertIn(words, said[what])
+                    self.assertNotIn("\n", said[what])
+
+
+if __name__ == "__main__":
+    unittest.main()
