@@ -14,6 +14,8 @@ except ImportError as error:
 if not torch.__version__.startswith("2.13."):
     raise unittest.SkipTest(f"PyTorch is {torch.__version__}, not 2.13")
 
+from pipewright.torch.lists import stages_of  # noqa: E402 (after what may be missing)
+
 LIMIT_S = 240  # of a job
 
 
@@ -118,7 +120,7 @@ def even_cut(layers, stages):
 def step(pipeline, micro_batches):
     """One step of this rank; the losses of the last stage's rank, else none."""
     tokens, targets = batch_of(micro_batches)
-    own = {stage.stage_index for stage in pipeline._stages}
+    own = {stage.stage_index for stage in stages_of(pipeline)}
     losses = []
     last = pipeline._num_stages - 1 in own
     pipeline.step(*((tokens,) if 0 in own else ()), target=targets if last else None, losses=losses)

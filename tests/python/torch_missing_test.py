@@ -45,7 +45,7 @@ class Missing(unittest.TestCase):
             "lists = {0: ['0F0', '0B0'], 1: ['1F0', '1B0']}\n"
             "print(pipewright.torch.check(lists, policy='torch-2.12-eager'))\n"
         )
-        self.assertIn("OK", self.run_without_torch(code).stdout)
+        self.assertIn("ok\n", self.run_without_torch(code).stdout)
 
 
 if __name__ == "__main__":
