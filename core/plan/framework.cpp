@@ -5,7 +5,7 @@
 namespace pipewright {
 
 std::vector<FrameworkTraits> known_frameworks() {
-  return {megatron_core(), megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
+  return {megatron_core(), nemo(), megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
           llm_foundry()};
 }
 
@@ -75,13 +75,21 @@ FrameworkTraits megatron_core() {
   traits.dropout = false;
   traits.fused_loss = traits.keeps_weight_buffers = true;
   traits.loss_bytes_per_logit = 30;
+  traits.hides_gradient_messages = true;
+  return traits;
+}
+
+FrameworkTraits nemo() {
+  FrameworkTraits traits = megatron_core();
+  traits.name = "nemo";
+  traits.chunks_messages = true;
   return traits;
 }
 
 FrameworkTraits llm_foundry() {
   FrameworkTraits traits = with_gradients(megatron_core(), 2);  // mixed_precision: PURE
   traits.name = "llm-foundry";
-  traits.keeps_weight_buffers = false;
+  traits.keeps_weight_buffers = traits.hides_gradient_messages = false;
   traits.flash_rate = kTritonAttention;
   return traits;
 }

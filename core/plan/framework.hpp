@@ -31,6 +31,11 @@ struct FrameworkTraits {
   double reduction_bytes = 0;         // traffic of the copies that a weight's reduction makes
   double optimizer_bytes = 0;         // traffic of a weight's update
   double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
+  // Between tensor parallel ranks (planner/estimate/exposed_messages.hpp):
+  bool hides_gradient_messages =
+      false;  // those of I go beside the products of W, gathers beside I's
+  bool chunks_messages =
+      false;  // the others go in chunks beside the products that make or take them
   // Between stages (planner/estimate/stage_messages.hpp):
   bool waits_for_messages = false;     // the device stands still while long ones move, both ways
   bool sends_mask = false;             // the attention mask goes along, a square of the sequence
@@ -46,6 +51,8 @@ FrameworkTraits megatron_deepspeed_timed();
 FrameworkTraits megatron_lm();
 /// Megatron core with Transformer Engine, from 2023 on.
 FrameworkTraits megatron_core();
+/// The same as NeMo's and Megatron-Bridge's recipes run it: tp_comm_overlap.
+FrameworkTraits nemo();
 /// MosaicML's llm-foundry of 2023 on Composer: PyTorch's FSDP, flash attention in Triton.
 FrameworkTraits llm_foundry();
 /// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the

@@ -41,6 +41,8 @@ constexpr std::array kTraits{
     Trait{"reduction_bytes", &FrameworkTraits::reduction_bytes, kMostBytesOfOne},
     Trait{"optimizer_bytes", &FrameworkTraits::optimizer_bytes, kMostBytesOfOne},
     Trait{"step_overhead_seconds", &FrameworkTraits::step_overhead_seconds, kMostSeconds},
+    Trait{"hides_gradient_messages", &FrameworkTraits::hides_gradient_messages},
+    Trait{"chunks_messages", &FrameworkTraits::chunks_messages},
     Trait{"waits_for_messages", &FrameworkTraits::waits_for_messages},
     Trait{"sends_mask", &FrameworkTraits::sends_mask},
     Trait{"gathers_activations", &FrameworkTraits::gathers_activations},

@@ -1,5 +1,5 @@
 // From a block's work to its time on one rank.
-#include "planner/estimate/block_kernels.hpp"
+#include "planner/estimate/exposed_messages.hpp"
 #include "planner/estimate/step_estimate.hpp"
 
 namespace pipewright::planner {
@@ -11,7 +11,8 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const DeviceRates& device = node.device;
   const KernelSeconds linear = products_seconds(device, work, 0, work.products_used),
                       core = attention_core_seconds(device, work);
-  const BlockMessages sent = message_seconds(node, devices_per_node, setup, work);
+  const BlockMessages sent = exposed_messages(framework, device, setup, work,
+                                              message_seconds(node, devices_per_node, setup, work));
   const double forward = linear.forward + core.forward +
                          stream_seconds(device, work.forward_traffic) + sent.forward.sum();
   double backward = linear.backward + core.backward +

@@ -8,6 +8,7 @@
 #include "planner/configurations/rank_limits.hpp"
 #include "planner/plans/executable.hpp"
 #include "planner/search/job_costs.hpp"
+#include "planner/search/measured_fit.hpp"
 #include "planner/search/nearest_possible.hpp"
 #include "planner/search/requested_kind.hpp"
 
@@ -156,7 +157,7 @@ class Question {
 
   Explanation answer_configuration(const Configuration& configuration) const {
     const Branch branch = branch_of(configuration, *costs_);
-    const Evaluation evaluation = evaluate(job_, *costs_, branch, Bytes(0));
+    const Evaluation evaluation = evaluate_any(job_, *costs_, configuration);
     if (evaluation.pruned)
       return refused("The best of it, " + describe(unpriced(configuration)) + ", " +
                      sentence_of(*evaluation.pruned) + ".");

@@ -255,22 +255,35 @@ void set(planner::NodeRates& node, const Efficiencies& values, bool links) {
 /// percent of mean error.
 constexpr double kRankWeight = 20;
 
-/// Over the fitted rows with `device`, for each table their mean error and what is missing of the
-/// rank correlation.
+bool uses(const MeasuredCase& row, const char* device) {
+  return std::ranges::any_of(row.machine.nodes, [&](const planner::NodeRates& node) {
+    return node.device.name == device;
+  });
+}
+
+/// Tables with rows that a device is to be fitted to, or else all tables.
+bool has_fitted_rows(const std::vector<MeasuredTable>& tables, const char* device) {
+  for (const MeasuredTable& table : tables) {
+    for (const MeasuredCase& row : table.cases) {
+      if (row.fitted && uses(row, device)) return true;
+    }
+  }
+  return false;
+}
+
+/// Over the fitted rows with `device`, or all of them, for each table their mean error and what is
+/// missing of the rank correlation.
 double fit_error(std::vector<MeasuredTable>& tables, const char* device, const Efficiencies& values,
-                 bool links) {
+                 bool links, bool all_rows) {
   double sum = 0;
   for (MeasuredTable& table : tables) {
     double errors = 0;
     std::vector<double> said, seen;
     for (MeasuredCase& row : table.cases) {
-      bool uses = false;
+      if ((!row.fitted && !all_rows) || !uses(row, device)) continue;
       for (planner::NodeRates& node : row.machine.nodes) {
-        if (node.device.name != device) continue;
-        uses = true;
-        set(node, values, links);
+        if (node.device.name == device) set(node, values, links);
       }
-      if (!row.fitted || !uses) continue;
       said.push_back(predicted(row));
       seen.push_back(row.measured);
       errors += std::abs(said.back() / row.measured - 1);
@@ -284,18 +297,19 @@ double fit_error(std::vector<MeasuredTable>& tables, const char* device, const E
 
 void fit(std::vector<MeasuredTable>& tables, const char* device) {
   const bool links = planner::device_rates(device).link_efficiency < 1;
+  const bool all_rows = !has_fitted_rows(tables, device);
   double best = 1e9;
   Efficiencies found;
   for (int matmul = 20; matmul <= 100; ++matmul) {
     for (int second = links ? 20 : 40; second <= 95; second += links ? 2 : 5) {
       const Efficiencies values{matmul / 100.0, second / 100.0};
-      const double error = fit_error(tables, device, values, links);
+      const double error = fit_error(tables, device, values, links, all_rows);
       if (error >= best) continue;
       best = error;
       found = values;
     }
   }
-  fit_error(tables, device, found, links);
+  fit_error(tables, device, found, links, all_rows);
   std::printf("%s: matrix products %.2f, %s %.2f; the fitted rows are left with %.2f\n\n", device,
               found.matmul, links ? "links" : "memory", found.second, best);
 }
@@ -311,6 +325,8 @@ int main(int argc, char** argv) {
   }
   auto tables = test::measured_tables(folder);
   if (argc == 3 && std::strcmp(argv[1], "fit") == 0) {
+    const auto second = test::second_collection(golden / "measured2");
+    tables.insert(tables.end(), second.begin(), second.end());
     fit(tables, argv[2]);
     print_summary(tables);
   } else if (argc == 2 && std::strcmp(argv[1], "short") == 0) {

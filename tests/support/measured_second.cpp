@@ -150,7 +150,7 @@ std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& ro
   result.model = *model;
   result.model.sequence = row.at("seq");
   result.model.blocks = number_or(row, "layers", result.model.blocks);
-  result.framework = with_products(megatron_core(), precision.starts_with("FP8") ? "fp8" : "");
+  result.framework = with_products(nemo(), precision.starts_with("FP8") ? "fp8" : "");
   result.machine = planner::nvlink_machine(device, 400e9);  // eight ports of 400 Gb/s
   if (device.starts_with("GB")) {  // 64 of the 72 devices of a rack, each with its port
     result.machine.devices_per_node = 64;

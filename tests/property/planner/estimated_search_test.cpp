@@ -96,6 +96,13 @@ TEST(EstimatedSearch, APlanIsPredictedAsItWasSearchedAndSurvivesItsFile) {
   }
 }
 
+bool has_long_calls(const Plan& plan) {
+  return std::ranges::any_of(plan.parts, [](const ActionParts& action) {
+    return std::ranges::any_of(
+        action.parts, [](const Part& part) { return !part.is_computation() && part.weight > 0; });
+  });
+}
+
 /// The parts of the estimate take what the stage took without them, and in pairs of which one
 /// computes while the other communicates what the search found for such a pair.
 TEST(EstimatedSearch, APlanWithPartsTakesTheStepThatWasFoundWithoutThem) {
@@ -123,6 +130,10 @@ TEST(EstimatedSearch, APlanWithPartsTakesTheStepThatWasFoundWithoutThem) {
       apart.costs = costs_of_whole_actions(plan);
       apart.mesh = Mesh::pipeline(plan.ranks());
       ASSERT_EQ(fill_prediction(apart).verdict, Verdict::Ok);
+      if (!has_long_calls(plan)) {  // products hide them already
+        EXPECT_LE(plan.predicted.step, apart.predicted.step);
+        continue;
+      }
       EXPECT_LT(plan.predicted.step, apart.predicted.step);
       ++overlapped;
     }

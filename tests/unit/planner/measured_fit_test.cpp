@@ -206,7 +206,7 @@ TEST(StepIntervals, AreNarrowedByAMeasuredStepAndTellOnlyWhatIsFarApart) {
   job.cluster.nodes = 8;
   SearchOptions options;
   options.intervals = true;
-  options.keep = 100;
+  options.keep = 400;
   const SearchResult found = search(job, nullptr, options);
   ASSERT_EQ(found.intervals.size(), found.ranked.size());
   const double first = static_cast<double>(found.ranked.front().step.value);

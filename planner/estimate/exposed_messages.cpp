@@ -1,0 +1,71 @@
+#include "planner/estimate/exposed_messages.hpp"
+
+#include <algorithm>
+
+namespace pipewright::planner {
+namespace {
+
+/// A half of a block: what enters it goes into some products, what leaves it comes from the last.
+struct Half {
+  KernelSeconds entering, leaving;
+};
+
+double input_gradient(const KernelSeconds& kernels) { return kernels.backward - kernels.weight; }
+
+class Overlap {
+ public:
+  Overlap(const FrameworkTraits& framework, const ParallelSetup& setup)
+      : framework_(framework), setup_(setup), others_(setup.tensor - 1) {}
+
+  void forward(const Half& half, double& entering, double& leaving) const {
+    entering = beside_chunks(entering, half.entering.forward);
+    leaving = beside_chunks(leaving, half.leaving.forward);
+  }
+
+  /// `gathered`: the half's input, which W wants again.
+  void backward(const Half& half, double gathered, double& entering, double& leaving) const {
+    entering = beside_chunks(entering, input_gradient(half.leaving));
+    if (!framework_.hides_gradient_messages) return;
+    leaving = std::max(0.0, leaving - half.entering.weight);
+    if (setup_.sequence_parallel)
+      leaving += std::max(0.0, gathered - input_gradient(half.entering));
+  }
+
+ private:
+  /// While a rank multiplies one of n chunks, the next one moves: all but one chunk's product hides
+  /// messages. An all-reduce has no chunks that are done.
+  double beside_chunks(double message, double product) const {
+    if (!framework_.chunks_messages || !setup_.sequence_parallel) return message;
+    return std::max(0.0, message - product * others_ / (others_ + 1));
+  }
+
+  const FrameworkTraits& framework_;
+  const ParallelSetup& setup_;
+  const double others_;
+};
+
+}  // namespace
+
+BlockMessages exposed_messages(const FrameworkTraits& framework, const DeviceRates& device,
+                               const ParallelSetup& setup, const BlockWork& work,
+                               BlockMessages sent) {
+  if (setup.tensor == 1) return sent;
+  const bool experts = work.expert_parameters > 0;
+  const int out = work.attention_products - 1, last = work.products_used - 1;
+  const Overlap overlap(framework, setup);
+  const auto seconds = [&](int first, int end) {
+    return products_seconds(device, work, first, end);
+  };
+  const MessageSeconds whole = sent.forward;
+  std::array<double, 4>&to = sent.forward.tensor, &back = sent.backward.tensor;
+  const Half attention{seconds(0, out), seconds(out, out + 1)};
+  overlap.forward(attention, to[0], to[1]);
+  overlap.backward(attention, whole.tensor[0], back[2], back[3]);
+  if (experts) return sent;  // their products are many small ones
+  const Half feed_forward{seconds(out + 1, last), seconds(last, last + 1)};
+  overlap.forward(feed_forward, to[2], to[3]);
+  overlap.backward(feed_forward, whole.tensor[2], back[0], back[1]);
+  return sent;
+}
+
+}  // namespace pipewright::planner
