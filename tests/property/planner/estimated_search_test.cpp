@@ -2,6 +2,7 @@
 // jobs that are small enough to simulate everything; and each bound against what it bounds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "core/model/architecture_model.hpp"
