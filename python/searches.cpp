@@ -74,12 +74,13 @@ Tuned tune(const Document& document, const std::optional<Document>& profile_docu
   options.keep = top;
   options.threads = threads;
   options.synthesis = synthesis;
-  options.intervals = true;
   options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
   options.budget_seconds = budget.value_or(0);
   report_to(options, progress);
   const nb::gil_scoped_release release;
-  planner::SearchResult result = planner::search(job, profile ? &*profile : nullptr, options);
+  const Profile* const measured = profile ? &*profile : nullptr;
+  planner::SearchResult result = planner::search(job, measured, options);
+  result.intervals = planner::intervals_of(job, measured, options.cores, result.ranked);
   tuned.fields = planner::search_fields(result);
   if (result.best) tuned.plan = given_plan(*std::move(result.best));
   return tuned;

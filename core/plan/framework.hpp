@@ -32,10 +32,8 @@ struct FrameworkTraits {
   double optimizer_bytes = 0;         // traffic of a weight's update
   double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
   // Between tensor parallel ranks (planner/estimate/exposed_messages.hpp):
-  bool hides_gradient_messages =
-      false;  // those of I go beside the products of W, gathers beside I's
-  bool chunks_messages =
-      false;  // the others go in chunks beside the products that make or take them
+  bool hides_gradient_messages = false;  // those of I beside the products of W, gathers beside I's
+  bool chunks_messages = false;  // the others in chunks, beside products that use or make them
   // Between stages (planner/estimate/stage_messages.hpp):
   bool waits_for_messages = false;     // the device stands still while long ones move, both ways
   bool sends_mask = false;             // the attention mask goes along, a square of the sequence

@@ -26,6 +26,20 @@ std::string count_of(int n, std::string_view noun) {
   return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
 }
 
+std::string ranges_of(const std::vector<int>& numbers, std::string_view through,
+                      std::string_view between) {
+  std::string text;
+  for (std::size_t first = 0; first < numbers.size();) {
+    std::size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!text.empty()) text += between;
+    text += std::to_string(numbers[first]);
+    if (last > first) (text += through) += std::to_string(numbers[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
 std::optional<int> positive_integer(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

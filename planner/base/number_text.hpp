@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pipewright::planner {
 
@@ -16,6 +17,11 @@ std::string hundredths(double value);
 
 /// "8 micro-batches", "1 rank".
 std::string count_of(int n, std::string_view noun);
+
+/// Rising numbers, those that follow one another as a range: "1-4 7 9-12" with "-" through and " "
+/// between.
+std::string ranges_of(const std::vector<int>& numbers, std::string_view through,
+                      std::string_view between);
 
 /// The parameter as a whole number, or nullopt where it is not one from 1 to 2^31 - 1.
 std::optional<int> positive_integer(std::string_view text);

@@ -11,8 +11,7 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const DeviceRates& device = node.device;
   const KernelSeconds linear = products_seconds(device, work, 0, work.products_used),
                       core = attention_core_seconds(device, work);
-  const BlockMessages sent = exposed_messages(framework, device, setup, work,
-                                              message_seconds(node, devices_per_node, setup, work));
+  const BlockMessages sent = exposed_messages(framework, node, devices_per_node, setup, work);
   const double forward = linear.forward + core.forward +
                          stream_seconds(device, work.forward_traffic) + sent.forward.sum();
   double backward = linear.backward + core.backward +

@@ -46,15 +46,17 @@ class Overlap {
 
 }  // namespace
 
-BlockMessages exposed_messages(const FrameworkTraits& framework, const DeviceRates& device,
-                               const ParallelSetup& setup, const BlockWork& work,
-                               BlockMessages sent) {
-  if (setup.tensor == 1) return sent;
+BlockMessages exposed_messages(const FrameworkTraits& framework, const NodeRates& node,
+                               int devices_per_node, const ParallelSetup& setup,
+                               const BlockWork& work) {
+  BlockMessages sent = message_seconds(node, devices_per_node, setup, work);
+  const bool hides = framework.hides_gradient_messages || framework.chunks_messages;
+  if (setup.tensor == 1 || !hides) return sent;
   const bool experts = work.expert_parameters > 0;
   const int out = work.attention_products - 1, last = work.products_used - 1;
   const Overlap overlap(framework, setup);
   const auto seconds = [&](int first, int end) {
-    return products_seconds(device, work, first, end);
+    return products_seconds(node.device, work, first, end);
   };
   const MessageSeconds whole = sent.forward;
   std::array<double, 4>&to = sent.forward.tensor, &back = sent.backward.tensor;

@@ -6,10 +6,10 @@
 
 namespace pipewright::planner {
 
-/// Of `sent` (message_seconds()), as the framework overlaps them. The rules and their sources:
+/// message_seconds(), less what the framework overlaps. The rules and their sources:
 /// docs/cost-model.md, "Messages beside products".
-BlockMessages exposed_messages(const FrameworkTraits& framework, const DeviceRates& device,
-                               const ParallelSetup& setup, const BlockWork& work,
-                               BlockMessages sent);
+BlockMessages exposed_messages(const FrameworkTraits& framework, const NodeRates& node,
+                               int devices_per_node, const ParallelSetup& setup,
+                               const BlockWork& work);
 
 }  // namespace pipewright::planner

@@ -37,9 +37,8 @@ class BlockPieces {
       : setup_(setup),
         experts_(experts),
         work_(block_work(context.model, context.framework, setup, experts)),
-        sent_(exposed_messages(
-            context.framework, node.device, setup, work_,
-            message_seconds(node, context.machine.devices_per_node, setup, work_))),
+        sent_(exposed_messages(context.framework, node, context.machine.devices_per_node, setup,
+                               work_)),
         rows_(std::llround(block_sizes(context.model, setup).rows)),
         hidden_(context.model.hidden) {
     const DeviceRates& device = node.device;

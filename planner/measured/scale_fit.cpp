@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/measured/positive_definite.hpp"
+
 namespace pipewright::planner {
 namespace {
 
-using Matrix = std::array<ScaleVector, kScales>;
+using Matrix = SquareMatrix<kScales>;
 
 // Standard deviations of logarithms, before anything was measured. Their sources:
 // docs/decisions/0048-measured-steps.md.
@@ -32,28 +34,6 @@ std::vector<double> log_ratios(const std::vector<double>& over, const std::vecto
   for (std::size_t row = 0; row < over.size(); ++row)
     ratios.push_back(std::log(over[row] / under[row]));
   return ratios;
-}
-
-/// The inverse of a positive definite matrix, by Gauss and Jordan.
-Matrix inverse(Matrix matrix) {
-  Matrix result{};
-  for (std::size_t i = 0; i < kScales; ++i) result[i][i] = 1;
-  for (std::size_t i = 0; i < kScales; ++i) {
-    const double pivot = matrix[i][i];
-    for (std::size_t j = 0; j < kScales; ++j) {
-      matrix[i][j] /= pivot;
-      result[i][j] /= pivot;
-    }
-    for (std::size_t row = 0; row < kScales; ++row) {
-      if (row == i) continue;
-      const double factor = matrix[row][i];
-      for (std::size_t j = 0; j < kScales; ++j) {
-        matrix[row][j] -= factor * matrix[i][j];
-        result[row][j] -= factor * result[i][j];
-      }
-    }
-  }
-  return result;
 }
 
 /// J^T J / spread^2 + 1 / prior^2. Scales from `fitted` on are held: their rows stay the prior's.

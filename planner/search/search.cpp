@@ -438,8 +438,6 @@ SearchResult search(const Job& job, const Profile* profile, const SearchOptions&
   SearchResult result = search_open_or_executable(job, profile, options);
   if (result.ranked.empty() && options.nearest && !options.first_possible)
     result.nearest = nearest_possible(job, profile, options, result).sentences;
-  if (options.intervals && profile == nullptr && estimated_architecture(job))
-    result.intervals = intervals_of(job, options.cores, result.ranked);
   return result;
 }
 

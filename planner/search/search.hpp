@@ -60,7 +60,6 @@ struct SearchOptions {
   /// Stop after as much work as an ordinary core does in that time (planner/search/budget.hpp); 0:
   /// never.
   double budget_seconds = 0;
-  bool intervals = false;       // fill SearchResult::intervals
   bool nearest = true;          // fill SearchResult::nearest where nothing is possible
   bool first_possible = false;  // stop at the first that is possible, and make no plan of it
   SearchShare share;
@@ -73,7 +72,7 @@ struct SearchResult {
   /// Best first: by step time, then by memory, then the simpler one. Includes the baseline where
   /// the job allows it.
   std::vector<Candidate> ranked;
-  /// With SearchOptions::intervals, by ranked row; empty where costs are not estimated.
+  /// By ranked row; search() leaves it empty, intervals_of() is asked where rows are shown.
   std::vector<StepInterval> intervals;
   /// The best of schedule naive on several ranks and on one, where each fits. Some of them may be
   /// ruled out as a plan by the job's fixed fields.

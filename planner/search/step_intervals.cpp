@@ -2,14 +2,11 @@
 
 #include <cmath>
 
+#include "planner/measured/normal.hpp"
 #include "planner/search/measured_fit.hpp"
 
 namespace pipewright::planner {
 namespace {
-
-// Quantiles of the normal distribution.
-constexpr double kBothSides = 1.6449;  // 90 % lie between minus this and this
-constexpr double kOneSide = 1.2816;    // 90 % lie below
 
 /// A synthesised order stands for the schedule that it was made from.
 Configuration configuration_of(const Job& job, Candidate candidate) {
@@ -19,9 +16,9 @@ Configuration configuration_of(const Job& job, Candidate candidate) {
 
 }  // namespace
 
-std::vector<StepInterval> intervals_of(const Job& job, int cores,
+std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, int cores,
                                        const std::vector<Candidate>& ranked) {
-  if (ranked.empty()) return {};
+  if (ranked.empty() || profile != nullptr || !estimated_architecture(job)) return {};
   const ScaleFit fit = fit_measured_steps(job, nullptr, cores).times;
   std::vector<Configuration> configurations;
   for (const Candidate& candidate : ranked)
@@ -31,11 +28,11 @@ std::vector<StepInterval> intervals_of(const Job& job, int cores,
   std::vector<StepInterval> intervals;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
     const auto step = static_cast<double>(ranked[i].step.value);
-    const double factor = std::exp(kBothSides * fit.deviation(slopes[i]));
+    const double factor = std::exp(kDeviationsOf90 * fit.deviation(slopes[i]));
     const double more = std::log(step / static_cast<double>(ranked.front().step.value));
-    intervals.push_back({Nanoseconds(std::llround(step / factor)),
-                         Nanoseconds(std::llround(step * factor)),
-                         i > 0 && more > kOneSide * fit.deviation_between(slopes[0], slopes[i])});
+    intervals.push_back(
+        {Nanoseconds(std::llround(step / factor)), Nanoseconds(std::llround(step * factor)),
+         i > 0 && more > kDeviationsBelow90 * fit.deviation_between(slopes[0], slopes[i])});
   }
   return intervals;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/plan/job.hpp"
+#include "core/plan/profile.hpp"
 #include "planner/configurations/candidate.hpp"
 
 namespace pipewright::planner {
@@ -16,10 +17,10 @@ struct StepInterval {
   bool told_from_first = false;
 };
 
-/// By row, of a job whose steps are estimated (estimated_architecture()) and fitted to its measured
-/// steps, if it has any. `ranked`: rows of its search, the fastest first; `cores`: as in
-/// SearchOptions.
-std::vector<StepInterval> intervals_of(const Job& job, int cores,
+/// By row, with the costs fitted to the job's measured steps, if it has any; empty where costs are
+/// not estimated (estimated_architecture()). `ranked`: rows of its search, the fastest first;
+/// `cores`: as in SearchOptions.
+std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, int cores,
                                        const std::vector<Candidate>& ranked);
 
 }  // namespace pipewright::planner

@@ -12,7 +12,9 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
+#include "planner/measured/normal.hpp"
 #include "tests/support/left_out.hpp"
 #include "tests/support/measured_cases.hpp"
 
@@ -21,14 +23,9 @@ namespace {
 using namespace pipewright;
 using test::MeasuredCase;
 using test::MeasuredTable;
-using test::Quantity;
-
-bool is_bytes(Quantity quantity) {
-  return quantity != Quantity::StepSeconds && quantity != Quantity::BlockSeconds;
-}
 
 void print_value(const MeasuredCase& row, double value) {
-  if (is_bytes(row.quantity)) {
+  if (!is_time(row.quantity)) {
     std::printf("%.2f GiB", value / (1024.0 * 1024 * 1024));
   } else if (value < 10) {
     std::printf("%.1f ms", value * 1e3);
@@ -94,6 +91,11 @@ void print_sources(const std::vector<MeasuredTable>& first,
   }
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
 struct LogErrors {
   double mean = 0, median = 0, bias = 0;  // in percent
 };
@@ -107,8 +109,7 @@ LogErrors summary_of(const std::vector<double>& errors) {
     sizes.push_back(std::abs(percent));
     summary.mean += sizes.back() / static_cast<double>(errors.size());
   }
-  std::sort(sizes.begin(), sizes.end());
-  summary.median = sizes.empty() ? 0 : sizes[sizes.size() / 2];
+  summary.median = median(std::move(sizes));
   return summary;
 }
 
@@ -120,14 +121,10 @@ void print_intervals(const std::vector<test::LeftOutTable>& tables) {
     within += test::share_within(table, 1);
     others += test::share_within(table, table.widened);
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
-      widths.push_back(std::expm1(test::kDeviationsOf90 * table.deviations[i]));
+      widths.push_back(std::expm1(planner::kDeviationsOf90 * table.deviations[i]));
       errors.push_back(std::abs(std::expm1(table.errors[i])));
     }
   }
-  const auto median = [](std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-  };
   const auto percent = [&](double sum) { return 100 * sum / static_cast<double>(tables.size()); };
   std::printf(
       "\nOf the rows of a source %.0f %% lie within the interval, on average over the sources "
@@ -144,8 +141,7 @@ void print_left_out(const std::vector<MeasuredTable>& first,
     const bool by_file = what == test::LeaveOut::File;
     std::printf(
         "\n| left out: %s | table | rows | mean error | median | bias | within 90 %% | widened | "
-        "no "
-        "other source has |\n|---|---|---|---|---|---|---|---|---|\n",
+        "no other source has |\n|---|---|---|---|---|---|---|---|---|\n",
         by_file ? "its file" : "its publisher");
     const std::vector<test::LeftOutTable> results = test::left_out(tables, what);
     for (const test::LeftOutTable& table : results) {

@@ -44,6 +44,14 @@ def run_job(ranks, function, *arguments):
         return [torch.load(os.path.join(folder, f"result{rank}"), weights_only=False) for rank in range(ranks)]
 
 
+def assert_refusals(case, said, expected):
+    """What was refused is what was to be, each in one sentence with these words."""
+    case.assertEqual(set(said), set(expected))
+    for what, words in expected.items():
+        case.assertIn(words, said[what])
+        case.assertNotIn("\n", said[what])
+
+
 # A small GPT: an embedding, blocks, a head.
 
 WIDTH, HEADS, WORDS, LENGTH = 16, 2, 19, 6

@@ -8,7 +8,7 @@ import unittest
 
 import pipewright
 import pipewright.torch
-from torch_jobs import difference, layers_of, loss_fn, run_job, step, torch, unpipelined
+from torch_jobs import assert_refusals, difference, layers_of, loss_fn, run_job, step, torch, unpipelined
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
 BLOCKS = 4  # of gpt-tiny, whose layers are an embedding, the blocks and a head
@@ -105,10 +105,7 @@ class Split(unittest.TestCase):
                     "no layer": "layer 5 of the model is a builtin_function",
                     "tied": "are one parameter, which stages 0 and 1",
                 }
-                self.assertEqual(set(said), set(expected))
-                for what, words in expected.items():
-                    self.assertIn(words, said[what])
-                    self.assertNotIn("\n", said[what])
+                assert_refusals(self, said, expected)
 
 
 if __name__ == "__main__":

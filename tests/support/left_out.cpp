@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "planner/measured/normal.hpp"
+#include "planner/measured/positive_definite.hpp"
 #include "planner/measured/scale_fit.hpp"
 
 namespace pipewright::test {
@@ -50,10 +52,6 @@ std::string publisher_of(const std::string& file) {
   if (begins("simumax")) return "SimuMax";
   if (begins("aceso")) return "Aceso";
   return "NVIDIA";
-}
-
-bool is_time(const MeasuredCase& row) {
-  return row.quantity == Quantity::StepSeconds || row.quantity == Quantity::BlockSeconds;
 }
 
 bool has_links_of_its_own(std::size_t kind) { return kind == 0; }
@@ -108,7 +106,7 @@ std::vector<Row> rows_of(const std::vector<const MeasuredTable*>& tables) {
   std::map<std::string, std::vector<const MeasuredCase*>> by_file;
   for (const MeasuredTable* table : tables) {
     for (const MeasuredCase& row : table->cases) {
-      if (is_time(row)) by_file[table->file].push_back(&row);
+      if (is_time(row.quantity)) by_file[table->file].push_back(&row);
     }
   }
   std::vector<Row> rows;
@@ -156,25 +154,9 @@ Means means_of(const Values& values, const std::set<std::size_t>& known) {
   return means;
 }
 
-using Matrix = std::array<Values, kFitted>;
-
-/// Solves a positive definite system in place, by Gauss and Jordan.
-Values solved(Matrix matrix, Values right) {
-  for (std::size_t i = 0; i < kFitted; ++i) {
-    for (std::size_t row = 0; row < kFitted; ++row) {
-      if (row == i) continue;
-      const double factor = matrix[row][i] / matrix[i][i];
-      for (std::size_t j = i; j < kFitted; ++j) matrix[row][j] -= factor * matrix[i][j];
-      right[row] -= factor * right[i];
-    }
-  }
-  for (std::size_t i = 0; i < kFitted; ++i) right[i] /= matrix[i][i];
-  return right;
-}
-
 /// One step of Gauss and Newton.
 Values stepped(const std::vector<Row>& rows, const Values& values, const Means& means) {
-  Matrix matrix{};
+  planner::SquareMatrix<kFitted> matrix{};
   Values right{};
   for (std::size_t i = 0; i < kFitted; ++i) {
     const double weight = 1 / (prior_deviation(i) * prior_deviation(i));
@@ -197,7 +179,12 @@ Values stepped(const std::vector<Row>& rows, const Values& values, const Means& 
       for (const std::size_t j : used) matrix[i][j] += weight * slopes[i] * slopes[j];
     }
   }
-  return solved(matrix, right);
+  const planner::SquareMatrix<kFitted> covariance = planner::inverse(matrix);
+  Values step{};
+  for (std::size_t i = 0; i < kFitted; ++i) {
+    for (std::size_t j = 0; j < kFitted; ++j) step[i] += covariance[i][j] * right[j];
+  }
+  return step;
 }
 
 constexpr double kMostOfPeak = 0.95;
@@ -222,7 +209,7 @@ Values fitted_to(const std::vector<Row>& rows) {
 }
 
 /// Within which 90 % of the rows of the tables of other keys lie, each source counted once, in
-/// units of kDeviationsOf90 deviations.
+/// units of planner::kDeviationsOf90 deviations.
 template <class Key>
 double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutTable& table,
                          const Key& key) {
@@ -239,7 +226,7 @@ double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutT
   double sum = 0;
   for (const auto& [size, weight] : sizes) {
     sum += weight;
-    if (sum >= 0.9 * all) return size / kDeviationsOf90;
+    if (sum >= 0.9 * all) return size / planner::kDeviationsOf90;
   }
   return 1;
 }
@@ -249,7 +236,7 @@ double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutT
 double share_within(const LeftOutTable& table, double widened) {
   int within = 0;
   for (std::size_t i = 0; i < table.rows.size(); ++i)
-    within += std::abs(table.errors[i]) <= kDeviationsOf90 * widened * table.deviations[i];
+    within += std::abs(table.errors[i]) <= planner::kDeviationsOf90 * widened * table.deviations[i];
   return static_cast<double>(within) / static_cast<double>(table.rows.size());
 }
 
@@ -263,7 +250,7 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
   for (const MeasuredTable& table : tables) {
     LeftOutTable result{table.title, table.file, publisher_of(table.file), {}, {}, {}, 1, {}};
     for (const MeasuredCase& row : table.cases)
-      if (is_time(row)) result.rows.push_back(&row);
+      if (is_time(row.quantity)) result.rows.push_back(&row);
     if (result.rows.empty()) continue;
     const std::string out = key(table.file);
     if (without.count(out) == 0) {

@@ -21,9 +21,6 @@ struct LeftOutTable {
   std::vector<std::string> unseen;  // devices of its rows that no other source has
 };
 
-/// How many deviations either side of a prediction 90 % of rows are to lie.
-inline constexpr double kDeviationsOf90 = 1.6449;
-
 /// Of a table's rows, within the 90 % interval of deviations that are so many times as wide.
 double share_within(const LeftOutTable& table, double widened);
 

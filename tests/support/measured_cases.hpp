@@ -15,6 +15,10 @@ namespace pipewright::test {
 
 enum class Quantity { StepSeconds, BlockSeconds, PeakBytes, StateBytes, ActivationBytes };
 
+inline bool is_time(Quantity quantity) {
+  return quantity == Quantity::StepSeconds || quantity == Quantity::BlockSeconds;
+}
+
 /// One row. `candidates`: setups among which the authors' is not told; the one that the estimate
 /// finds fastest within the device's memory stands for it.
 struct MeasuredCase {

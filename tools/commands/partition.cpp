@@ -7,6 +7,7 @@
 
 #include "core/base/comma_list.hpp"
 #include "core/base/error.hpp"
+#include "planner/base/number_text.hpp"
 #include "planner/graph_partition/optimum.hpp"
 #include "planner/graph_partition/pipedream_profile.hpp"
 #include "tools/cli/arguments.hpp"
@@ -56,19 +57,6 @@ std::vector<int> ids_of(const OperatorGraph& graph, const DeviceShare& share) {
   return ids;
 }
 
-/// "1-4 7 9-12": ids that follow each other as a range.
-std::string ranges_of(const std::vector<int>& ids) {
-  std::string text;
-  for (std::size_t first = 0; first < ids.size();) {
-    std::size_t last = first;
-    while (last + 1 < ids.size() && ids[last + 1] == ids[last] + 1) ++last;
-    text += (text.empty() ? "" : " ") + std::to_string(ids[first]);
-    if (last > first) text += "-" + std::to_string(ids[last]);
-    first = last + 1;
-  }
-  return text;
-}
-
 double gap_of(const GraphPartition& partition) {
   const double above = partition.largest_load - partition.lower_bound;
   return above <= 0 ? 0 : above / partition.largest_load;
@@ -113,8 +101,9 @@ void print_devices(const OperatorGraph& graph, const GraphPartition& partition, 
     table.add({name, std::string(kind_of(share)), number_text(share.load), number_text(share.bytes),
                std::to_string(share.nodes.size())},
               fullest ? Ink::Bold : Ink::Plain);
-    lists += wrapped("device " + name + " holds " + ranges_of(ids_of(graph, share)),
-                     session.terminal().width, 0);
+    lists +=
+        wrapped("device " + name + " holds " + planner::ranges_of(ids_of(graph, share), "-", " "),
+                session.terminal().width, 0);
   }
   session.print(table.text(session.terminal()) + "\n" + lists + "\n");
 }

@@ -151,7 +151,6 @@ planner::SearchOptions options_of(const Arguments& arguments, const Job& job) {
   options.threads = arguments.integer_or("--threads", 0, 1024, 0);
   options.exhaustive = arguments.has("--exhaustive");
   options.front = arguments.has("--front");
-  options.intervals = true;
   options.synthesis = !arguments.has("--no-synthesis");
   options.only_executable = job.has_run_mode && job.tuner_run_mode != TunerRunMode::TunerOnly;
   const auto budget = arguments.duration("--budget");
@@ -216,6 +215,8 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   }
   planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
+  result.intervals =
+      planner::intervals_of(job, profile ? &*profile : nullptr, options.cores, result.ranked);
   Json fields = planner::search_fields(result);
   const auto fit = fit_of(job, profile, options.cores);
   if (fit) fields["calibration"] = measured_fields(*fit);

@@ -29,19 +29,6 @@ std::string winners_text(const planner::WinnersSynthesis& synthesis) {
   return text + ", " + std::to_string(synthesis.orders) + " orders timed";
 }
 
-/// "2 to 5, 7": numbers in rising order.
-std::string ranges_text(const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t from = 0; from < numbers.size();) {
-    std::size_t last = from;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += (text.empty() ? "" : ", ") + std::to_string(numbers[from]);
-    if (last > from) text += " to " + std::to_string(numbers[last]);
-    from = last + 1;
-  }
-  return text;
-}
-
 /// "Row 1 takes 13.1 to 25.0 s with a chance of 90 %. Rows 2, 3 cannot be told from it; …"
 std::string intervals_text(const std::vector<planner::StepInterval>& intervals) {
   const planner::StepInterval& first = intervals.front();
@@ -51,7 +38,7 @@ std::string intervals_text(const std::vector<planner::StepInterval>& intervals) 
   for (std::size_t i = 1; i < intervals.size(); ++i)
     if (!intervals[i].told_from_first) alike.push_back(static_cast<int>(i) + 1);
   if (alike.empty()) return text + (intervals.size() > 1 ? "The others are slower." : "");
-  return text + (alike.size() == 1 ? "Row " : "Rows ") + ranges_text(alike) +
+  return text + (alike.size() == 1 ? "Row " : "Rows ") + planner::ranges_of(alike, " to ", ", ") +
          " cannot be told from it; tune --measure times a few.";
 }
 

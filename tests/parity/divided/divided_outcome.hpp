@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,18 @@ inline void expect_serial_bits(const Order& pipeline, const Model& model, const 
       train(divided(pipeline, model, layout, policy), model, exec::Numerics::Exact, layout);
   EXPECT_TRUE(trained.verify.gradients.bitwise) << trained.verify.gradients.worst;
   EXPECT_TRUE(trained.verify.parameters.bitwise) << trained.verify.parameters.worst;
+}
+
+/// Of two replicas beside the layout: at each of these stages of ZeRO.
+inline void expect_serial_bits_beside_zero(const Order& pipeline, const Model& model, Layout layout,
+                                           std::initializer_list<int> stages = {0, 1, 2, 3}) {
+  layout.replicas = 2;
+  for (const int zero : stages) {
+    SCOPED_TRACE("ZeRO stage " + std::to_string(zero));
+    layout.sharded = zero > 0;
+    layout.zero = zero;
+    expect_serial_bits(pipeline, model, layout);
+  }
 }
 
 /// In fast numerics, under 1F1B on two pipeline ranks: both within so much of the serial run's.

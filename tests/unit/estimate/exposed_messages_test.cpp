@@ -35,7 +35,7 @@ struct Block {
         sent(message_seconds(node, kRanks, setup, work)) {}
 
   BlockMessages exposed(const FrameworkTraits& framework) const {
-    return exposed_messages(framework, node.device, setup, work, sent);
+    return exposed_messages(framework, node, kRanks, setup, work);
   }
   KernelSeconds product(int which) const {
     return products_seconds(node.device, work, which, which + 1);

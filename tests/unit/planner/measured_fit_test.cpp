@@ -205,15 +205,15 @@ TEST(StepIntervals, AreNarrowedByAMeasuredStepAndTellOnlyWhatIsFarApart) {
   job.model = model_of(*job.architecture);
   job.cluster.nodes = 8;
   SearchOptions options;
-  options.intervals = true;
   options.keep = 400;
   const SearchResult found = search(job, nullptr, options);
-  ASSERT_EQ(found.intervals.size(), found.ranked.size());
+  const std::vector<StepInterval> intervals = intervals_of(job, nullptr, 0, found.ranked);
+  ASSERT_EQ(intervals.size(), found.ranked.size());
   const double first = static_cast<double>(found.ranked.front().step.value);
-  EXPECT_FALSE(found.intervals.front().told_from_first);
+  EXPECT_FALSE(intervals.front().told_from_first);
   int told = 0;
-  for (std::size_t i = 0; i < found.intervals.size(); ++i) {
-    const StepInterval& interval = found.intervals[i];
+  for (std::size_t i = 0; i < intervals.size(); ++i) {
+    const StepInterval& interval = intervals[i];
     const auto step = static_cast<double>(found.ranked[i].step.value);
     // Symmetric around the step's logarithm, and at least as wide as the prior of all times.
     EXPECT_NEAR(static_cast<double>(interval.low.value) * static_cast<double>(interval.high.value),
@@ -228,11 +228,12 @@ TEST(StepIntervals, AreNarrowedByAMeasuredStepAndTellOnlyWhatIsFarApart) {
   EXPECT_GT(told, 0);
   job.measured_steps = {
       {text_of(found.ranked.front()), Nanoseconds(found.ranked.front().step.value)}};
-  const SearchResult measured = search(job, nullptr, options);
+  const SearchResult found_again = search(job, nullptr, options);
+  const std::vector<StepInterval> measured = intervals_of(job, nullptr, 0, found_again.ranked);
   const auto width = [](const StepInterval& interval) {
     return static_cast<double>(interval.high.value) / static_cast<double>(interval.low.value);
   };
-  EXPECT_LT(width(measured.intervals.front()), width(found.intervals.front()));
+  EXPECT_LT(width(measured.front()), width(intervals.front()));
 }
 
 TEST(StepIntervals, AreOfEstimatedJobsAlone) {
@@ -240,11 +241,9 @@ TEST(StepIntervals, AreOfEstimatedJobsAlone) {
   job.model = model_preset("gpt-tiny");
   job.cluster = cluster_preset("local-cpu");
   job.global_batch = 16;
-  SearchOptions options;
-  options.intervals = true;
-  const SearchResult found = search(job, nullptr, options);
+  const SearchResult found = search(job, nullptr, {});
   EXPECT_FALSE(found.ranked.empty());
-  EXPECT_TRUE(found.intervals.empty());
+  EXPECT_TRUE(intervals_of(job, nullptr, 0, found.ranked).empty());
 }
 
 TEST(ClosedFit, MeetsOneStepAndScalesAll) {

@@ -6,7 +6,6 @@
 
 #include "exec/devices/cpu/kernels/reduce.hpp"
 #include "exec/devices/cpu/kernels/softmax.hpp"
-#include "exec/layers/context_ops.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -16,12 +15,6 @@ struct CausalRows {
 };
 /// Of a whole sequence.
 inline CausalRows square(int sequence) { return {sequence, 0, sequence}; }
-/// Of a chunk of it.
-inline CausalRows rows_of(const ContextChunks& chunks, int which) {
-  return {.rows = chunks.size(),
-          .first = chunks.place.chunk(which) * chunks.size(),
-          .columns = chunks.visible(which)};
-}
 
 inline void causal_softmax(const CausalRows& of, float* scores) {
   for (int i = of.first; i < of.first + of.rows; ++i, scores += of.columns) {

@@ -5,31 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exec/devices/cpu/kernels/causal_softmax.hpp"
+#include "exec/devices/cpu/kernels/context_queries.hpp"
 #include "exec/devices/cpu/kernels/gemm.hpp"
-#include "exec/layers/context_ops.hpp"
 
 namespace pipewright::exec {
 namespace {
 
-std::size_t at_row(std::int64_t row, int width) {
-  return static_cast<std::size_t>(row) * static_cast<std::size_t>(width);
-}
+using cpu::at_row;
+using Queries = cpu::HeadOfChunk;
 
-/// One head of a chunk of this rank's queries.
-struct Queries {
-  int sample, head, which;
-};
-
-/// In an array with rows as wide as that.
 std::size_t queries_at(const ContextShape& s, const Queries& of, int width) {
-  return at_row(s.chunks().first_row(of.sample, of.which), width) +
-         at_row(of.head, s.own.head_width());
-}
-
-std::size_t probabilities_at(const ContextShape& s, const Queries& of) {
-  const std::size_t before = of.which == 0 ? 0 : s.chunks().scores(0);
-  return static_cast<std::size_t>(of.sample * s.own.heads + of.head) * s.of_head() + before;
+  return cpu::queries_at(s.chunks(), of, width, s.own.head_width());
 }
 
 /// Where the keys of a chunk begin that serve the head; their values are a key_width behind.
@@ -41,10 +27,6 @@ std::size_t keys_at(const ContextShape& s, const Queries& of, int chunk) {
 
 float scale_of_scores(const ContextShape& s) {
   return 1.0F / std::sqrt(static_cast<float>(s.own.head_width()));
-}
-
-cpu::CausalRows rows_of(const ContextShape& s, int which) {
-  return cpu::rows_of(s.chunks(), which);
 }
 
 }  // namespace
@@ -63,13 +45,13 @@ void context_attention_forward(const ContextShape& s, const float* qkv, const fl
   const auto attend = [&](const Queries& of) {
     const int columns = s.visible(of.which), last = s.place.chunk(of.which);
     const float* const q = qkv + queries_at(s, of, s.own.qkv_width());
-    float* const p = probabilities + probabilities_at(s, of);
+    float* const p = probabilities + cpu::probabilities_at(s.chunks(), s.own.heads, of);
     float* const c = context + queries_at(s, of, s.own.width);
     for (int k = 0; k <= last; ++k)
       cpu::gemm({n, n, d}, scale, {q, s.own.qkv_width()},
                 {keys + keys_at(s, of, k), s.keys_width(), true}, 0.0F, p + k * n, columns,
                 numerics);
-    cpu::causal_softmax(rows_of(s, of.which), p);
+    cpu::causal_softmax(cpu::rows_of(s.chunks(), of.which), p);
     for (int k = 0; k <= last; ++k)
       cpu::gemm({n, d, n}, 1.0F, {p + k * n, columns},
                 {keys + keys_at(s, of, k) + s.own.key_width(), s.keys_width()},
@@ -90,15 +72,15 @@ void context_attention_backward(const ContextShape& s, const ContextQueries& que
   const int columns = s.visible(queries.which), last = s.place.chunk(queries.which);
   const bool is_shared = s.own.queries_a_key() > 1;
   const auto go_back = [&](const Queries& of) {
-    const float* const p = probabilities + probabilities_at(s, of);
+    const float* const p = probabilities + cpu::probabilities_at(s.chunks(), s.own.heads, of);
     const float* const dc = dcontext + queries_at(s, of, s.own.width);
     const std::size_t query = queries_at(s, of, stride);
     for (int k = 0; k <= last; ++k)
       cpu::gemm({n, n, d}, 1.0F, {dc, s.own.width},
                 {keys + keys_at(s, of, k) + s.own.key_width(), s.keys_width(), true}, 0.0F,
                 scratch + k * n, columns, numerics);
-    cpu::causal_softmax_backward(rows_of(s, of.which), is_shared ? scale_of_scores(s) : 1.0F, p,
-                                 scratch);
+    cpu::causal_softmax_backward(cpu::rows_of(s.chunks(), of.which),
+                                 is_shared ? scale_of_scores(s) : 1.0F, p, scratch);
     for (int k = 0; k <= last; ++k) {
       const std::size_t key = keys_at(s, of, k),
                         value = key + static_cast<std::size_t>(s.own.key_width());

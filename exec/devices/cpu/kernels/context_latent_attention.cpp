@@ -4,31 +4,14 @@
 // (exec/devices/cpu/kernels/latent_attention.cpp).
 #include <cmath>
 
-#include "exec/devices/cpu/kernels/causal_softmax.hpp"
+#include "exec/devices/cpu/kernels/context_queries.hpp"
 #include "exec/devices/cpu/kernels/gemm.hpp"
-#include "exec/layers/context_ops.hpp"
 
 namespace pipewright::exec {
 namespace {
 
-std::size_t at_row(std::int64_t row, int width) {
-  return static_cast<std::size_t>(row) * static_cast<std::size_t>(width);
-}
-
-/// One head of a chunk of this rank's queries.
-struct Queries {
-  int sample, head, which;
-};
-
-/// In an array of own rows.
-std::size_t queries_at(const ContextLatentShape& s, const Queries& of, int width, int of_head) {
-  return at_row(s.chunks().first_row(of.sample, of.which), width) + at_row(of.head, of_head);
-}
-
-std::size_t probabilities_at(const ContextLatentShape& s, const Queries& of) {
-  return at_row(std::int64_t{of.sample} * s.own.heads + of.head, 1) * s.chunks().scores() +
-         (of.which == 0 ? 0 : s.chunks().scores(0));
-}
+using cpu::at_row;
+using Queries = cpu::HeadOfChunk;
 
 /// Where the parts of a chunk's keys begin that serve a head, in what all ranks have brought
 /// together; or those of their gradients, where a rotary key has a part for each head.
@@ -71,9 +54,9 @@ void context_latent_forward(const ContextLatentShape& s, const float* queries, c
   const auto attend = [&](const Queries& of) {
     const int columns = s.chunks().visible(of.which), last = s.place.chunk(of.which);
     const int in_queries = s.own.query_width();
-    const float* const q = queries + queries_at(s, of, in_queries, widths.query());
-    float* const p = probabilities + probabilities_at(s, of);
-    float* const c = context + queries_at(s, of, s.own.context_width(), widths.value);
+    const float* const q = queries + cpu::queries_at(s.chunks(), of, in_queries, widths.query());
+    float* const p = probabilities + cpu::probabilities_at(s.chunks(), s.own.heads, of);
+    float* const c = context + cpu::queries_at(s.chunks(), of, s.own.context_width(), widths.value);
     for (int k = 0; k <= last; ++k) {
       const Keys at = keys_at(s, of, k, false);
       cpu::gemm({n, n, widths.plain}, 1.0F, {q, in_queries}, {keys + at.key, in_keys, true}, 0.0F,
@@ -99,9 +82,9 @@ void context_latent_backward(const ContextLatentShape& s, int which, const float
   const int in_queries = s.own.query_width(), in_keys = s.own.key_value_width();
   const int in_context = s.own.context_width();
   const auto go_back = [&](const Queries& of) {
-    const float* const p = probabilities + probabilities_at(s, of);
-    const float* const dc = dcontext + queries_at(s, of, in_context, widths.value);
-    const std::size_t query = queries_at(s, of, in_queries, widths.query());
+    const float* const p = probabilities + cpu::probabilities_at(s.chunks(), s.own.heads, of);
+    const float* const dc = dcontext + cpu::queries_at(s.chunks(), of, in_context, widths.value);
+    const std::size_t query = cpu::queries_at(s.chunks(), of, in_queries, widths.query());
     const std::size_t turned = query + static_cast<std::size_t>(widths.plain);
     for (int k = 0; k <= last; ++k)
       cpu::gemm({n, n, widths.value}, 1.0F, {dc, in_context},
