@@ -20,6 +20,8 @@ add_library(pipewright_options INTERFACE)
 target_compile_options(
   pipewright_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-qual
                                -Wextra-semi -Wimplicit-fallthrough -Wno-missing-field-initializers)
+# __FILE__ names files from the project's root, so that every checkout compiles the same text, which the cache knows.
+target_compile_options(pipewright_options INTERFACE "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 if(PIPEWRIGHT_SANITIZE)
   target_compile_options(pipewright_options INTERFACE -fsanitize=${PIPEWRIGHT_SANITIZE} -fno-sanitize-recover=all
                                                       -fno-omit-frame-pointer)
@@ -33,6 +35,26 @@ if(PIPEWRIGHT_SANITIZE)
   endif()
   target_link_options(pipewright_options INTERFACE -fsanitize=${PIPEWRIGHT_SANITIZE})
 endif()
+
+# The standard library and JSON are read once, not in every unit. None of our own headers is among them: they change
+# daily.
+function(pipewright_precompiled target)
+  set(set pipewright_library_headers)
+  if(NOT TARGET ${set})
+    set(empty "${PROJECT_BINARY_DIR}/${set}.cpp")
+    file(CONFIGURE OUTPUT "${empty}" CONTENT "" @ONLY)
+    add_library(${set} OBJECT "${empty}")
+    target_compile_features(${set} PRIVATE cxx_std_20)
+    target_link_libraries(${set} PRIVATE pipewright_options nlohmann_json::nlohmann_json Threads::Threads)
+    set_target_properties(${set} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_precompile_headers(
+      ${set}
+      PRIVATE <nlohmann/json.hpp> <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <filesystem> <functional>
+              <map> <mutex> <numeric> <optional> <set> <span> <sstream> <string> <thread> <unordered_map> <variant>
+              <vector>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${set})
+endfunction()
 
 # pipewright_library(NAME
 #   SOURCES  a.cpp b.cpp      relative to the folder that calls
@@ -59,6 +81,7 @@ function(pipewright_library name)
     PRIVATE $<BUILD_INTERFACE:pipewright_options> ${arg_PRIVATE})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
                                              VERIFY_INTERFACE_HEADER_SETS ON)
+  pipewright_precompiled(${target})
   set_property(GLOBAL APPEND PROPERTY PIPEWRIGHT_LIBRARIES ${target})
 endfunction()
 
@@ -79,6 +102,8 @@ function(pipewright_command)
     pipewright_tools
     PUBLIC ${arg_DEPENDS}
     PRIVATE pipewright_options)
+  set_target_properties(pipewright_tools PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  pipewright_precompiled(pipewright_tools)
 
   add_executable(pipewright ${arg_MAIN})
   target_link_libraries(pipewright PRIVATE pipewright_options pipewright::tools)

@@ -17,8 +17,6 @@ namespace pipewright {
 
 namespace {
 
-constexpr int kMostGlobalBatch = 1 << 30;
-
 /// Models given as layers come first. A name that both lists have means the layers, for the
 /// executor can train them.
 std::vector<std::string_view> described_presets() {

@@ -17,6 +17,8 @@
 
 namespace pipewright {
 
+inline constexpr int kMostGlobalBatch = 1 << 30;  // samples of a step
+
 enum class TunerRunMode : std::uint8_t { TunerAndRun, TunerOnly, RunOnly };
 enum class AutoMode : std::uint8_t { Full, Semi };
 

@@ -13,10 +13,12 @@
 
 namespace pipewright::planner {
 
-/// An order that synthesis found for a winner (planner/search/winners.hpp).
+/// An order that synthesis found for a winner (planner/search/winners.hpp), or that the user gave
+/// (planner/search/plan_of_order.hpp).
 struct SynthesisedOrder {
   std::shared_ptr<const Order> order;  // of one replica; the copies of a row share it
-  std::string from;                    // the schedule of the row whose stages these are
+  std::string from;                    // the schedule of the row whose stages these are; empty: the
+                                       // user gave the order
   Nanoseconds from_step;               // of that row
 };
 
@@ -24,7 +26,7 @@ struct SynthesisedOrder {
 struct Candidate {
   std::string schedule;
   ParallelSetup parallel;
-  std::string partition;  // "balanced" (by cost) or "even" (by number of layers)
+  std::string partition;  // "balanced" (by cost), "even" (by number of layers), "given"
   std::vector<StagePlan> stages;
   Nanoseconds step;
   double bubble_ratio = 0;

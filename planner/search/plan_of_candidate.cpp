@@ -153,12 +153,16 @@ std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& c
                                      const SearchResult& result, Bytes memory_limit) {
   const Candidate& best = result.ranked.front();
   std::vector<std::string> reasons;
-  reasons.push_back("Chosen: " + describe(best) + ": " + format_duration(best.step) + " a step, " +
-                    percent(best.bubble_ratio) + " of the ranks' time in bubbles.");
-  if (best.synthesised) reasons.push_back(synthesis_reason(*best.synthesised, best.step));
+  const bool is_given = best.synthesised && best.synthesised->from.empty();
+  reasons.push_back((is_given ? "An order of your own" : "Chosen: " + describe(best)) + ": " +
+                    format_duration(best.step) + " a step, " + percent(best.bubble_ratio) +
+                    " of the ranks' time in bubbles.");
+  if (best.synthesised && !is_given)
+    reasons.push_back(synthesis_reason(*best.synthesised, best.step));
   add_comparisons(result, reasons);
   reasons.push_back("Layers of the stages: " + layers_of(best.stages) + " (" + best.partition +
                     (best.partition == "even"       ? " by number of layers)."
+                     : best.partition == "given"    ? ")."
                      : best.partition == "balanced" ? " by cost)."
                                                     : ": as much to do for each rank)."));
   if (!best.parallel.order.of_nodes.empty()) {

@@ -15,6 +15,7 @@ Command doctor_command();
 Command estimate_command();
 Command export_command();
 Command partition_command();
+Command plan_command();
 Command profile_command();
 Command run_command();
 Command schedules_command();
