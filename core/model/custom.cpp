@@ -1,5 +1,7 @@
 #include "core/model/custom.hpp"
 
+#include <limits>
+
 #include "core/base/json_fields.hpp"
 #include "core/model/layers.hpp"
 
@@ -9,11 +11,13 @@ namespace {
 
 constexpr std::int64_t kMostWeights = std::int64_t{1} << 50;
 constexpr double kMostOperations = 1e18;
+constexpr std::int64_t kMostKept = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
 std::vector<std::string_view> custom_keys() {
-  return {"name", "kind", "inputs", "in", "out", "type", "settings", "weights", "operations"};
+  return {"name", "kind",     "inputs",  "in",         "out",
+          "type", "settings", "weights", "operations", "kept"};
 }
 
 void read_custom(const JsonCursor& value, Layer& layer) {
@@ -31,6 +35,7 @@ void read_custom(const JsonCursor& value, Layer& layer) {
   layer.custom.operations = operations
                                 ? operations->number(0, kMostOperations)
                                 : 2.0 * static_cast<double>(layer.custom.weights) + layer.out;
+  if (const auto kept = value.find("kept")) layer.custom.kept = kept->integer(0, kMostKept);
 }
 
 void write_custom(const Layer& layer, Json& json) {
@@ -40,6 +45,7 @@ void write_custom(const Layer& layer, Json& json) {
   for (const auto& [name, setting] : layer.custom.settings) json["settings"][name] = setting;
   json["weights"] = layer.custom.weights;
   json["operations"] = layer.custom.operations;
+  if (layer.custom.kept > 0) json["kept"] = layer.custom.kept;
 }
 
 }  // namespace pipewright

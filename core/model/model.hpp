@@ -66,6 +66,7 @@ struct CustomLayer {
   std::map<std::string, std::string> settings;  // for its maker
   std::int64_t weights = 0;
   double operations = 0;  // of F for a row, and of I and of W
+  std::int64_t kept = 0;  // bytes of a row that F keeps for I and W, beside its input
 
   bool operator==(const CustomLayer&) const = default;
 };

@@ -26,15 +26,18 @@ Distribution read_spread(const JsonCursor& spread, const char* key) {
 void read_spread(const JsonCursor& owner, ProfileSize& size) {
   const auto found = owner.find("spread");
   if (!found) return;
-  found->only({"f", "i", "w", "opt"});
+  found->only({"f", "i", "w", "opt", "b"});
   size.spreads.push_back({read_spread(*found, "f"), read_spread(*found, "i"),
-                          read_spread(*found, "w"), read_spread(*found, "opt")});
+                          read_spread(*found, "w"), read_spread(*found, "opt"),
+                          read_spread(*found, "b")});
 }
 
 LayerTimes read_layer_times(const JsonCursor& value) {
-  value.only({"f_ns", "i_ns", "w_ns", "opt_ns", "spread"});
-  return {read_duration(value.at("f_ns")), read_duration(value.at("i_ns")),
-          read_duration(value.at("w_ns")), read_duration(value.at("opt_ns"))};
+  value.only({"f_ns", "i_ns", "w_ns", "b_ns", "opt_ns", "spread"});
+  LayerTimes times{read_duration(value.at("f_ns")), read_duration(value.at("i_ns")),
+                   read_duration(value.at("w_ns")), read_duration(value.at("opt_ns"))};
+  if (const auto b = value.find("b_ns")) times.saved_by_b = times.b() - read_duration(*b);
+  return times;
 }
 
 /// The loss stands by itself in measurements of whole layers alone.
@@ -128,18 +131,23 @@ void read_divided(const JsonCursor& list, Profile& profile) {
 
 Json spread_json(const LayerSpread& spread) {
   Json json = Json::object();
-  for (const auto& [key, distribution] :
-       {std::pair{"f", &spread.f}, {"i", &spread.i}, {"w", &spread.w}, {"opt", &spread.opt}}) {
+  for (const auto& [key, distribution] : {std::pair{"f", &spread.f},
+                                          {"i", &spread.i},
+                                          {"w", &spread.w},
+                                          {"opt", &spread.opt},
+                                          {"b", &spread.b}}) {
     if (distribution->count > 0) json[key] = to_json(*distribution);
   }
   return json;
 }
 
 Json layer_times_json(const LayerTimes& times) {
-  return {{"f_ns", times.f.value},
-          {"i_ns", times.i.value},
-          {"w_ns", times.w.value},
-          {"opt_ns", times.opt.value}};
+  Json json = {{"f_ns", times.f.value},
+               {"i_ns", times.i.value},
+               {"w_ns", times.w.value},
+               {"opt_ns", times.opt.value}};
+  if (times.saved_by_b != Nanoseconds(0)) json["b_ns"] = times.b().value;
+  return json;
 }
 
 Json size_json(const ProfileSize& size, bool has_loss) {
@@ -196,9 +204,10 @@ Profile read_profile(const JsonCursor& document) {
   profile.repeats = read_count(document.at("repeats"), 1, 1'000'000);
   if (const auto clock = document.find("clock")) profile.clock = read_choice(*clock, kClocks);
   const JsonCursor transfer = document.at("transfer");
-  transfer.only({"latency_ns", "bytes_per_second"});
+  transfer.only({"latency_ns", "bytes_per_second", "issue_ns"});
   profile.transfer_latency = read_duration(transfer.at("latency_ns"));
   profile.transfer_bytes_per_second = transfer.at("bytes_per_second").number(1, 1e18);
+  if (const auto issue = transfer.find("issue_ns")) profile.transfer_issue = read_duration(*issue);
   profile.action_overhead = read_duration(document.at("action_overhead_ns"));
   profile.sizes = read_sizes(document.at("sizes"), true);
   if (const auto divided = document.find("divided")) read_divided(*divided, profile);
@@ -217,6 +226,8 @@ Json to_json(const Profile& profile) {
                  {"bytes_per_second", profile.transfer_bytes_per_second}}},
                {"action_overhead_ns", profile.action_overhead.value},
                {"sizes", sizes_json(profile.sizes, true)}};
+  if (profile.transfer_issue != Nanoseconds(0))
+    json["transfer"]["issue_ns"] = profile.transfer_issue.value;
   for (const DividedProfile& divided : profile.divided)
     json["divided"].push_back(divided_json(divided));
   return json;

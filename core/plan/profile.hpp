@@ -21,11 +21,17 @@ inline constexpr int kMostMicroBatchSize = 65536;
 /// messages.
 struct LayerTimes {
   Nanoseconds f, i, w, opt;
+  /// What B takes less than I and W one after the other. A runtime may walk the graph of operators
+  /// once more to tell the two apart (PyTorch's does), or compute less twice.
+  Nanoseconds saved_by_b{};
+
+  Nanoseconds b() const { return i + w - saved_by_b; }
 };
 /// How the measurements behind a LayerTimes are spread, messages (and in the last layer the loss)
 /// included.
 struct LayerSpread {
   Distribution f, i, w, opt;
+  Distribution b{};  // where it was measured by itself
 };
 struct ProfileSize {
   int micro_batch_size = 0;
@@ -63,6 +69,9 @@ struct Profile {
   std::vector<DividedProfile> divided;  // no two of the same ranks
   Nanoseconds transfer_latency;
   double transfer_bytes_per_second = 0;
+  /// The host's time for handing one end of a transfer to its queue, in which the rank computes
+  /// nothing.
+  Nanoseconds transfer_issue;
   Nanoseconds action_overhead;  // the runtime's own time for one action
 };
 

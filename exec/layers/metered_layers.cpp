@@ -12,8 +12,15 @@ namespace {
 class DescribedLayer final : public OwnLayer {
  public:
   DescribedLayer(const CustomLayer& what, MeteredOps& ops)
-      : operations_(what.operations), has_weights_(what.weights > 0), ops_(ops) {}
+      : operations_(what.operations),
+        kept_(static_cast<std::size_t>(what.kept)),
+        has_weights_(what.weights > 0),
+        ops_(ops) {}
 
+  int kept_width() const override {
+    const std::size_t element = ops_.bytes_per_element();
+    return static_cast<int>((kept_ + element - 1) / element);
+  }
   void forward(const OwnLayerInput& input, std::span<float>) override { count(input); }
   void backward_input(const OwnLayerInput& input, std::span<const float>,
                       std::span<float>) override {
@@ -27,6 +34,7 @@ class DescribedLayer final : public OwnLayer {
   void count(const OwnLayerInput& input) { ops_.count(input.rows * operations_); }
 
   double operations_;
+  std::size_t kept_;
   bool has_weights_;
   MeteredOps& ops_;
 };

@@ -31,6 +31,7 @@ class MeteredOps final : public TensorOps,
   /// So far.
   double operations() const { return operations_; }
   void count(double operations) { operations_ += operations; }
+  std::size_t bytes_per_element() const { return element_; }
 
   Buffer take(std::size_t words) override { return hold(words * element_); }
   Buffer take_ids(std::size_t words) override { return hold(words * sizeof(std::int32_t)); }

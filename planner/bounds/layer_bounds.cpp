@@ -69,6 +69,20 @@ Wire wire_of(const RouteCosts& way, Bytes size, const Cluster& cluster) {
   return {way.latency.value + least, is_shared ? least : 0};
 }
 
+/// By how much I and W of all layers may be less than B, and B less than I, each layer in the
+/// better form: measured times say nothing about either.
+struct BetterForms {
+  double work = 0, way = 0;
+};
+BetterForms better_forms(const CostModel& costs, int micro_batch_size) {
+  BetterForms less;
+  for (const LayerTimes& layer : costs.layer_times(micro_batch_size)) {
+    less.work += static_cast<double>(std::max<std::int64_t>(0, -layer.saved_by_b.value));
+    less.way += static_cast<double>(std::max<std::int64_t>(0, (layer.i - layer.b()).value));
+  }
+  return less;
+}
+
 }  // namespace
 
 CommonOfSchedules common_of(const Choice& schedule_mode) {
@@ -92,12 +106,13 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
   const StageCosts all =
       costs.stage_costs({&whole, 1}, ranks, mesh.micro_batch_size, job.training.optimizer).front();
   const double slower = costs.contention(ranks);
+  const BetterForms less = better_forms(costs, mesh.micro_batch_size);
   // Each of a stage's times is rounded to a whole nanosecond, by half of one at most.
   const double rounding = slower > 1 ? 1.5 * (layers + 1) : 0;
   const int stages = common.whole_ranks ? mesh.pipeline : 1;
   const double launching = 2.0 * slower * static_cast<double>(costs.overhead().value);
-  const double work =
-      static_cast<double>((all.f + all.b).value) + (stages - 1) * launching - rounding;
+  const double work = static_cast<double>((all.f + all.b).value) + (stages - 1) * launching -
+                      rounding - slower * less.work;
   ParallelSetup shared = mesh;  // by as many ranks as may be
   if (!common.one_rank_a_stage) shared.holders = holders_in(Layout::Bidirectional);
   const double update =
@@ -106,7 +121,7 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
           : 0;
   const double of_rank = (mesh.micro_batches * work + update) / mesh.pipeline +
                          least_reduction(costs, job, mesh, common, whole);
-  const double way = static_cast<double>((all.f + all.i).value) - rounding;
+  const double way = static_cast<double>((all.f + all.i).value) - rounding - slower * less.way;
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(std::max(of_rank, way))));
 }
 

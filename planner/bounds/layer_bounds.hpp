@@ -28,7 +28,8 @@ CommonOfSchedules common_of(const Choice& schedule_mode);
 
 /// A step that no schedule on this mesh beats, whatever the cut, from two bounds: a replica's work
 /// for all its micro-batches, its updates and the latencies of its reductions, divided among its
-/// ranks; and one micro-batch's way up through all F and down through all I. On one rank, where no
+/// ranks; and one micro-batch's way up through all F and down through all I (or B, where that is
+/// shorter). On one rank, where no
 /// schedule is named, the whole model's reduction comes after all work.
 std::int64_t least_layer_step(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
                               const CommonOfSchedules& common);

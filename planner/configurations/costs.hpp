@@ -42,7 +42,7 @@ class ConfigurationCosts {
   virtual std::int64_t least_overlapped_step(const ParallelSetup& mesh) const {
     return least_step(mesh);
   }
-  /// What a balanced cut divides: F, I and W of each of the model's layers on each rank, in
+  /// What a balanced cut divides: F and B of each of the model's layers on each rank, in
   /// nanoseconds.
   virtual LayerCosts layer_costs(const ParallelSetup& mesh) const = 0;
   /// stage_costs(), stage_memory() and table() go by mesh.recompute.of_all;

@@ -84,7 +84,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   LayerCosts layer_costs(const ParallelSetup& mesh) const override {
     LayerCosts costs{{{}}, {}};
     for (const LayerTimes& layer : of(mesh).layer_times(mesh.micro_batch_size))
-      costs.of_kind.front().push_back((layer.f + layer.i + layer.w).value);
+      costs.of_kind.front().push_back((layer.f + layer.b()).value);
     return costs;
   }
 

@@ -25,7 +25,8 @@ LayerTimes mix(const LayerTimes& a, const LayerTimes& b, double share_of_b) {
     return rounded(static_cast<double>(x.value) +
                    share_of_b * static_cast<double>(y.value - x.value));
   };
-  return {between(a.f, b.f), between(a.i, b.i), between(a.w, b.w), between(a.opt, b.opt)};
+  return {between(a.f, b.f), between(a.i, b.i), between(a.w, b.w), between(a.opt, b.opt),
+          between(a.saved_by_b, b.saved_by_b)};
 }
 
 void add(LayerTimes& sum, const LayerTimes& more) {
@@ -33,6 +34,7 @@ void add(LayerTimes& sum, const LayerTimes& more) {
   sum.i += more.i;
   sum.w += more.w;
   sum.opt += more.opt;
+  sum.saved_by_b += more.saved_by_b;
 }
 
 void require_same_model(const Profile& profile, const Model& model) {
@@ -57,6 +59,13 @@ void require_same_device(const Profile& profile, const Cluster& cluster) {
   throw InputError("the profile was taken on " + measured.kind + " \"" + measured.model +
                    "\", the job's cluster has " + asked.kind + " \"" + asked.model +
                    "\"; profile that machine, or leave the profile out");
+}
+
+/// Between how many of its neighbours and a stage messages are transfers: those of other ranks.
+int transfers_at(std::span<const StagePlan> stages, std::size_t s) {
+  const bool before = s > 0 && stages[s - 1].rank != stages[s].rank;
+  const bool after = s + 1 < stages.size() && stages[s + 1].rank != stages[s].rank;
+  return (before ? 1 : 0) + (after ? 1 : 0);
 }
 
 std::string source_of(const Cluster& cluster, const std::optional<Profile>& profile) {
@@ -239,7 +248,7 @@ LayerTimes CostModel::measured(std::size_t layer, int micro_batch_size) const {
   return mix(at(sizes.below), at(sizes.above), sizes.share_of_above);
 }
 
-LayerTimes CostModel::message_times(const StagePlan& stage, int micro_batch_size) const {
+LayerTimes CostModel::message_times(const StagePlan& stage, int ends, int micro_batch_size) const {
   if (!profile_) return {};
   double bytes = 0;
   for (const int cut : {stage.first_layer, stage.end_layer}) {
@@ -253,8 +262,9 @@ LayerTimes CostModel::message_times(const StagePlan& stage, int micro_batch_size
     return sizes.below.*per_byte +
            sizes.share_of_above * (sizes.above.*per_byte - sizes.below.*per_byte);
   };
-  return {.f = rounded(bytes * rate(&ProfileSize::f_ns_per_message_byte)),
-          .i = rounded(bytes * rate(&ProfileSize::i_ns_per_message_byte)),
+  const Nanoseconds issuing = profile_->transfer_issue * ends;
+  return {.f = rounded(bytes * rate(&ProfileSize::f_ns_per_message_byte)) + issuing,
+          .i = rounded(bytes * rate(&ProfileSize::i_ns_per_message_byte)) + issuing,
           .w = {},
           .opt = {}};
 }
@@ -287,7 +297,8 @@ std::vector<LayerTimes> CostModel::layer_times(int micro_batch_size) const {
       };
       LayerTimes& time = times.back();
       time = {own(time.f, own_share_[l][0]), own(time.i, own_share_[l][1]),
-              own(time.w, own_share_[l][2]), own(time.opt, own_share_[l][2])};
+              own(time.w, own_share_[l][2]), own(time.opt, own_share_[l][2]),
+              own(time.saved_by_b, std::min(own_share_[l][1], own_share_[l][2]))};
     }
     const auto forward = static_cast<double>(times.back().f.value);
     times.back().i += rounded(redone_[l] * forward);
@@ -330,7 +341,8 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
   };
   std::vector<StageCosts> costs;
   const std::vector<StageMessages> inside = messages_inside(stages, micro_batch_size);
-  for (const StagePlan& stage : stages) {
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StagePlan& stage = stages[s];
     LayerTimes sum;
     for (int l = stage.first_layer; l < stage.end_layer; ++l) {
       add(sum, layers[static_cast<std::size_t>(l)]);
@@ -342,11 +354,10 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
       sum.opt = rounded(accesses * bytes /
                         coefficients_for(cluster_.device.kind).update_bytes_per_second * 1e9);
     }
-    add(sum, message_times(stage, micro_batch_size));
+    add(sum, message_times(stage, transfers_at(stages, s), micro_batch_size));
     costs.push_back({scaled(sum.f + overhead()), scaled(sum.i + overhead()),
-                     scaled(sum.w + overhead()), scaled(sum.i + sum.w + overhead()),
-                     scaled(sum.opt)});
-    const StageMessages& told = inside[costs.size() - 1];
+                     scaled(sum.w + overhead()), scaled(sum.b() + overhead()), scaled(sum.opt)});
+    const StageMessages& told = inside[s];
     costs.back().f += told.f;
     costs.back().i += told.i;
     costs.back().w += told.w;

@@ -114,8 +114,9 @@ class CostModel {
   /// The measured sizes next to this one.
   Between sizes_around(int micro_batch_size) const;
   LayerTimes measured(std::size_t layer, int micro_batch_size) const;
-  /// What the messages at the stage's two cuts add to it.
-  LayerTimes message_times(const StagePlan& stage, int micro_batch_size) const;
+  /// What the messages at the stage's two cuts add to it. `ends`: transfers that its F takes part
+  /// in, and its I.
+  LayerTimes message_times(const StagePlan& stage, int ends, int micro_batch_size) const;
   LayerTimes computed(std::size_t layer, int micro_batch_size) const;
   void divide_layers();
   Nanoseconds time_of_norms(const StagePlan& stage) const;

@@ -13,7 +13,8 @@ namespace {
 
 using SpreadKind = Distribution LayerSpread::*;
 
-std::vector<SpreadKind> kinds_of(ActionKind kind) {
+/// Of B by itself where it was measured.
+std::vector<SpreadKind> kinds_of(ActionKind kind, const std::vector<LayerSpread>& layers) {
   switch (kind) {
     case ActionKind::F:
       return {&LayerSpread::f};
@@ -22,6 +23,8 @@ std::vector<SpreadKind> kinds_of(ActionKind kind) {
     case ActionKind::W:
       return {&LayerSpread::w};
     case ActionKind::B:
+      if (std::ranges::all_of(layers, [](const LayerSpread& layer) { return layer.b.count > 0; }))
+        return {&LayerSpread::b};
       return {&LayerSpread::i, &LayerSpread::w};
     case ActionKind::Opt:
       return {&LayerSpread::opt};
@@ -87,7 +90,7 @@ std::vector<std::int64_t> DrawnDurations::draw(std::uint64_t seed) const {
     Sum sum(random, clock_);
     const auto add = [&](StageId stage, ActionKind kind) {
       const StagePlan& plan = stages_[static_cast<std::size_t>(stage.value)];
-      for (const SpreadKind one : kinds_of(kind)) {
+      for (const SpreadKind one : kinds_of(kind, layers_)) {
         for (int l = plan.first_layer; l < plan.end_layer; ++l)
           sum.add(layers_[static_cast<std::size_t>(l)].*one);
       }

@@ -76,6 +76,9 @@ constexpr Fault kFaults[] = {
     {"profile", "full", "/sizes/0/layers", "[]", "/sizes/0/layers"},
     {"profile", "full", "/sizes/0/layers/1/w_ns", "-", "/sizes/0/layers/1"},
     {"profile", "full", "/sizes/0/loss/w_ns", "1", "/sizes/0/loss/w_ns"},
+    {"profile", "full", "/sizes/0/layers/1/b_ns", "0.5", "/sizes/0/layers/1/b_ns"},
+    {"profile", "full", "/sizes/0/layers/1/spread/b", "[]", "/sizes/0/layers/1/spread/b"},
+    {"profile", "full", "/transfer/issue_ns", "-1", "/transfer/issue_ns"},
     {"profile", "full", "/divided/0/ep", "0", "/divided/0/ep"},
     {"profile", "full", "/divided/0/sizes/0/micro_batch_size", "2", "/divided/0/sizes"},
     // order

@@ -119,7 +119,7 @@ Json graph_model() {
     "schema": "pipewright.model/1", "name": "graph", "loss": "mse",
     "layers": [
       {"name": "own", "kind": "custom", "type": "mine", "in": 6, "out": 8,
-       "settings": {"slope": "1.5"}, "weights": 6, "operations": 48.5},
+       "settings": {"slope": "1.5"}, "weights": 6, "operations": 48.5, "kept": 20},
       {"name": "left", "kind": "relu", "in": 8},
       {"name": "right", "kind": "linear", "in": 8, "out": 8, "bias": true, "inputs": ["own"]},
       {"name": "sum", "kind": "add", "inputs": ["left", "right"]},
@@ -285,10 +285,12 @@ Profile sample_profile() {
     one.micro_batch_size = size;
     const Nanoseconds t(1000 * size);
     one.layers.assign(3, {t, t, t, Nanoseconds(10)});
+    one.layers[1].saved_by_b = Nanoseconds(50 * size);
     one.spreads.assign(3, {.f = distribution_of({900 * size, 1000 * size, 1300 * size}),
                            .i = distribution_of({1000 * size}),
                            .w = {},
-                           .opt = {}});
+                           .opt = {},
+                           .b = distribution_of({1800 * size, 1950 * size})});
     one.f_ns_per_message_byte = 0.25;
     one.i_ns_per_message_byte = 0.5;
     one.loss = {Nanoseconds(50), Nanoseconds(60), Nanoseconds(0), Nanoseconds(0)};
@@ -302,6 +304,7 @@ Profile sample_profile() {
   profile.divided.push_back(std::move(halves));
   profile.transfer_latency = Nanoseconds(800);
   profile.transfer_bytes_per_second = 6.5e9;
+  profile.transfer_issue = Nanoseconds(90);
   profile.action_overhead = Nanoseconds(300);
   return profile;
 }

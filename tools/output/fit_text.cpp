@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "core/base/units.hpp"
 #include "tools/cli/figures.hpp"
@@ -27,9 +28,9 @@ void scale(Distribution& distribution, double factor) {
   for (Nanoseconds& quantile : distribution.quantiles) quantile = scaled(quantile, factor);
 }
 
-/// Of F, I, W and OPT.
+/// Of F, I, W, OPT, and of what B saves.
 struct Factors {
-  double f = 1, i = 1, w = 1, opt = 1;
+  double f = 1, i = 1, w = 1, opt = 1, saved = 1;
 };
 
 bool occurs(const traces::Fit& fit, const std::string& kind) {
@@ -41,7 +42,11 @@ Factors factors_of(const traces::Fit& fit) {
   const auto of = [&](const char* kind) {
     return std::max(0.0, fit.factor_of(occurs(fit, kind) ? kind : "B"));
   };
-  return {std::max(0.0, fit.factor_of("F")), of("I"), of("W"), std::max(0.0, fit.factor_of("OPT"))};
+  Factors factors{std::max(0.0, fit.factor_of("F")), of("I"), of("W"),
+                  std::max(0.0, fit.factor_of("OPT"))};
+  factors.saved =
+      occurs(fit, "B") ? std::max(0.0, fit.factor_of("B")) : std::midpoint(factors.i, factors.w);
+  return factors;
 }
 
 }  // namespace
@@ -83,8 +88,10 @@ Profile fitted_profile(Profile profile, const traces::Fit& fit) {
   const Factors factors = factors_of(fit);
   for (ProfileSize& size : profile.sizes) {
     for (LayerTimes& layer : size.layers) {
-      layer = {scaled(layer.f, factors.f), scaled(layer.i, factors.i), scaled(layer.w, factors.w),
-               scaled(layer.opt, factors.opt)};
+      layer = {
+          scaled(layer.f, factors.f), scaled(layer.i, factors.i), scaled(layer.w, factors.w),
+          scaled(layer.opt, factors.opt),
+          Nanoseconds(std::llround(static_cast<double>(layer.saved_by_b.value) * factors.saved))};
     }
     size.loss.f = scaled(size.loss.f, factors.f);
     size.loss.i = scaled(size.loss.i, factors.i);
@@ -95,6 +102,7 @@ Profile fitted_profile(Profile profile, const traces::Fit& fit) {
       scale(spread.i, factors.i);
       scale(spread.w, factors.w);
       scale(spread.opt, factors.opt);
+      scale(spread.b, factors.saved);
     }
   }
   profile.action_overhead =

@@ -36,6 +36,18 @@ Cluster random_cluster(Draw& random) {
   return cluster;
 }
 
+/// B's own times, also such as no layer has: below I, above I and W together.
+void add_backwards_and_issue(Profile& profile, Draw random) {
+  if (random.coin()) profile.transfer_issue = Nanoseconds(random.below(20'000));
+  if (random.coin()) return;
+  for (ProfileSize& size : profile.sizes) {
+    for (LayerTimes& layer : size.layers) {
+      const Nanoseconds both = layer.b();
+      layer.saved_by_b = both - Nanoseconds(random.below(static_cast<int>(both.value * 3 / 2) + 1));
+    }
+  }
+}
+
 Profile random_profile(const Model& model, const Cluster& cluster, Draw& random) {
   Profile profile;
   profile.model_name = model.name;
@@ -55,6 +67,7 @@ Profile random_profile(const Model& model, const Cluster& cluster, Draw& random)
   size.micro_batch_size = 64;
   for (LayerTimes& layer : size.layers) layer.f += Nanoseconds(300'000);
   profile.sizes.push_back(size);
+  add_backwards_and_issue(profile, random);
   return profile;
 }
 
@@ -127,6 +140,28 @@ TEST(LayeredSearch, FindsWhatSimulatingEverythingFinds) {
   EXPECT_GT(found, 60);
   EXPECT_GT(with_replicas, 15);
   EXPECT_LT(with_replicas, found);
+}
+
+/// A search of a measured job, whose backwards take what no sum of halves does.
+TEST(LayeredSearch, NoBoundExceedsWhatItBoundsWhereBackwardsWereMeasured) {
+  int compared = 0, measured = 0;
+  for (std::uint32_t seed = 300; seed < 330; ++seed) {
+    Asked asked = random_job(seed);
+    Draw random(seed);
+    asked.job.cluster = cluster_preset("local-cpu", random.one_of(2, 4));
+    asked.job.strategy.schedule_mode = {"1f1b", "zb-h1", "interleaved", "zbv"};
+    asked.profile = random_profile(asked.job.model, asked.job.cluster, random);
+    const auto& layers = asked.profile->sizes.front().layers;
+    measured += layers.front().saved_by_b != Nanoseconds(0) ? 1 : 0;
+    const auto costs = costs_of_job(asked.job, &*asked.profile, kCores);
+    SCOPED_TRACE(seed);
+    const SearchResult all = searched(asked, 100000, true);
+    test::expect_bounds_hold(*costs, all);
+    compared += static_cast<int>(all.ranked.size());
+    test::expect_same_rows(searched(asked, 3, false), searched(asked, 3, true));
+  }
+  EXPECT_GT(compared, 300);
+  EXPECT_GT(measured, 8);
 }
 
 TEST(LayeredSearch, NoBoundExceedsWhatItBounds) {

@@ -32,6 +32,32 @@ TEST(ReadProfile, GivesBackWhatWasWritten) {
   EXPECT_EQ(read.action_overhead, Nanoseconds(300));
 }
 
+TEST(ReadProfile, KeepsWhatABackwardTakesByItselfAndWhatHandingOverATransferTakes) {
+  const Json document = to_json(test::sample_profile());
+  const Profile read = read_profile(JsonCursor(document, "p.json"));
+  const LayerTimes& layer = read.sizes[1].layers[1];
+  EXPECT_EQ(layer.b(), Nanoseconds(2 * 4000 - 200));
+  EXPECT_EQ(document.at("/sizes/1/layers/1/b_ns"_json_pointer), 7800);
+  EXPECT_EQ(read.sizes[1].spreads[1].b, test::sample_profile().sizes[1].spreads[1].b);
+  EXPECT_EQ(read.transfer_issue, Nanoseconds(90));
+  const Json longer = changed("/sizes/1/layers/1/b_ns", 9000);  // than I and W
+  EXPECT_EQ(read_profile(JsonCursor(longer, "p.json")).sizes[1].layers[1].b(), Nanoseconds(9000));
+  EXPECT_EQ(refused(changed("/sizes/1/layers/1/b_ns", -1)).pointer(), "/sizes/1/layers/1/b_ns");
+  EXPECT_EQ(refused(changed("/transfer/issue_ns", "1us")).pointer(), "/transfer/issue_ns");
+}
+
+TEST(ReadProfile, ABackwardIsIAndWWhereNothingElseIsSaid) {
+  Json document = to_json(test::sample_profile());
+  document["transfer"].erase("issue_ns");
+  for (Json& size : document["sizes"]) size["layers"][1].erase("b_ns");
+  const Profile read = read_profile(JsonCursor(document, "p.json"));
+  EXPECT_EQ(read.sizes[1].layers[1].b(), Nanoseconds(8000));
+  EXPECT_EQ(read.transfer_issue, Nanoseconds(0));
+  const Json again = to_json(read);
+  EXPECT_FALSE(again.at("transfer").contains("issue_ns"));
+  EXPECT_FALSE(again.at("/sizes/1/layers/1"_json_pointer).contains("b_ns"));
+}
+
 TEST(ReadProfile, SizesAscendAndHaveEquallyManyLayers) {
   EXPECT_EQ(refused(changed("/sizes/1/micro_batch_size", 1)).pointer(),
             "/sizes/1/micro_batch_size");

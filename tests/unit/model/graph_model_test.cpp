@@ -121,10 +121,12 @@ TEST(CustomLayer, IsDescribedByItsTypeItsSettingsAndWhatItCosts) {
   const Model model = read(with_layers(R"(
     {"name": "own", "kind": "custom", "type": "swish", "in": 6, "settings": {"slope": "1.5"},
      "weights": 6, "operations": 48},
-    {"kind": "custom", "type": "cut", "out": 2})"));
+    {"kind": "custom", "type": "cut", "out": 2, "kept": 10})"));
   EXPECT_EQ(model.layers[0].custom.type, "swish");
   EXPECT_EQ(model.layers[0].out, 6);
   EXPECT_EQ(model.layers[1].out, 2);
+  EXPECT_EQ(model.layers[0].custom.kept, 0);
+  EXPECT_EQ(model.layers[1].custom.kept, 10);
   EXPECT_EQ(read(to_text(to_json(model))).layers, model.layers);
   const exec::LayerFootprint one = exec::footprint(model.layers[0], model, 3);
   EXPECT_EQ(one.parameters, 6);
@@ -132,6 +134,8 @@ TEST(CustomLayer, IsDescribedByItsTypeItsSettingsAndWhatItCosts) {
   EXPECT_EQ(one.weight_gradient_flops, 144);
   EXPECT_EQ(exec::footprint(model.layers[1], model, 3).weight_gradient_flops, 0);
   EXPECT_EQ(pointer_of_refusal(R"({"kind": "custom", "in": 6})"), "/layers/0");
+  EXPECT_EQ(pointer_of_refusal(R"({"kind": "custom", "type": "cut", "in": 6, "kept": 3e9})"),
+            "/layers/0/kept");
 }
 
 }  // namespace graph_model_test

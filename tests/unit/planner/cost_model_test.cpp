@@ -105,6 +105,48 @@ TEST(CostModel, MessagesCostBothStagesAtTheirCut) {
   }
 }
 
+TEST(CostModel, ABackwardTakesWhatWasMeasuredOfIt) {
+  Profile profile = mlp_profile();
+  profile.sizes[0].layers[1].saved_by_b = Nanoseconds(600);
+  profile.sizes[1].layers[1].saved_by_b = Nanoseconds(1000);
+  const Model mlp = model_preset("mlp");
+  const Cluster cluster = cluster_preset("local-cpu");
+  const auto costs = [&](int size, const RecomputeSpec& recompute = {}) {
+    return CostModel(mlp, cluster, &profile, 2, recompute).stage_costs(kStages, 2, size, "sgd")[0];
+  };
+  EXPECT_EQ(costs(4).i, Nanoseconds(24000 + 7));
+  EXPECT_EQ(costs(4).w, Nanoseconds(36000 + 7));
+  EXPECT_EQ(costs(4).b, Nanoseconds(60000 - 1000 + 7));
+  EXPECT_EQ(costs(3).b, Nanoseconds(45000 - 800 + 7));
+  // A B computes the forward again, too.
+  EXPECT_EQ(costs(4, {RecomputeSpec::Kind::Full}).b, Nanoseconds(60000 + 12000 - 1000 + 7));
+}
+
+/// Stages 0 and 1 are on the same rank, so one of stage 1's messages is a transfer.
+TEST(CostModel, HandingOverATransferCostsEachOfItsEnds) {
+  Profile profile = mlp_profile();
+  const Model mlp = model_preset("mlp");
+  const Cluster cluster = cluster_preset("local-cpu");
+  const std::vector<StagePlan> stages = {{0, 1, RankId(0)}, {1, 2, RankId(0)}, {2, 3, RankId(1)}};
+  const std::vector<StagePlan> apart = {{0, 1, RankId(0)}, {1, 2, RankId(1)}, {2, 3, RankId(0)}};
+  const auto more = [&](const std::vector<StagePlan>& cut) {
+    profile.transfer_issue = {};
+    const auto without = CostModel(mlp, cluster, &profile, 2).stage_costs(cut, 2, 2, "adamw");
+    profile.transfer_issue = Nanoseconds(11);
+    const auto with = CostModel(mlp, cluster, &profile, 2).stage_costs(cut, 2, 2, "adamw");
+    std::vector<std::int64_t> of_f;
+    for (std::size_t s = 0; s < cut.size(); ++s) {
+      of_f.push_back((with[s].f - without[s].f).value);
+      EXPECT_EQ((with[s].i - without[s].i).value, of_f.back()) << s;
+      EXPECT_EQ((with[s].b - without[s].b).value, of_f.back()) << s;
+      EXPECT_EQ(with[s].w, without[s].w) << s;
+    }
+    return of_f;
+  };
+  EXPECT_EQ(more(stages), (std::vector<std::int64_t>{0, 11, 11}));
+  EXPECT_EQ(more(apart), (std::vector<std::int64_t>{11, 22, 11}));
+}
+
 /// 2 samples through 1024 -> 4096: 2 * 2 * 1024 * 4096 + 2 * 4096 operations at 0.5 of 312e12 a
 /// second.
 TEST(CostModel, DividedLayersTakeWhatWasMeasuredOfThem) {

@@ -83,6 +83,21 @@ TEST(DrawnDurations, StayWithinTheMeasurementsAndKeepTheirMean) {
   EXPECT_NE(durations.draw(3), durations.draw(4));
 }
 
+/// Every layer's B was measured at its typical value alone, so it varies no more than that.
+TEST(DrawnDurations, OfABackwardAreThoseThatWereMeasuredOfIt) {
+  Setting setting("1f1b", 300);
+  for (LayerSpread& spread : setting.profile.sizes[0].spreads)
+    spread.b = distribution_of({spread.i.median().value});
+  const auto drawn = setting.durations().draw(5);
+  int backwards = 0;
+  for (InstructionId id = 0; id < setting.program.code.size(); ++id) {
+    if (setting.program.code[id].kind != ActionKind::B) continue;
+    EXPECT_EQ(drawn[id], setting.costs.duration(setting.program, id).value);
+    ++backwards;
+  }
+  EXPECT_EQ(backwards, 12);
+}
+
 TEST(DrawnDurations, NeedAProfileWithSpreadsOfThePlansLayers) {
   Setting setting("1f1b", 300);
   setting.profile.sizes[0].spreads.pop_back();

@@ -52,6 +52,26 @@ TEST(Memory, ActivationsOfAStage) {
   EXPECT_EQ(table[0].i, Bytes(0)) << "the relu's output goes, the gradient for W comes";
 }
 
+/// Beside its input, of 5 bytes a row as whole elements, and until W.
+TEST(Memory, ACustomLayerKeepsWhatItsDescriptionSays) {
+  Model model;
+  model.name = "own";
+  model.loss = LossKind::Mse;
+  Layer layer;
+  layer.kind = LayerKind::Custom;
+  layer.in = layer.out = 10;
+  layer.custom = {.type = "own", .settings = {}, .weights = 3, .operations = 1, .kept = 0};
+  model.layers.assign(2, layer);
+  const std::vector<StagePlan> stages = {{0, 1, RankId(0)}, {1, 2, RankId(1)}};
+  const auto plain = memory_of(model, stages, 2, "sgd");
+  model.layers[0].custom.kept = 5;
+  const auto more = memory_of(model, stages, 2, "sgd");
+  EXPECT_EQ(more[0].f - plain[0].f, Bytes(2 * 8));
+  EXPECT_EQ(more[0].i, plain[0].i);
+  EXPECT_EQ(more[0].w - plain[0].w, Bytes(-2 * 8));
+  EXPECT_EQ(more[1].f, plain[1].f);
+}
+
 /// The relu's output is the next linear's input, and is held once.
 TEST(Memory, WhatTwoLayersShareIsHeldOnce) {
   const Model model = model_preset("mlp");
