@@ -1,0 +1,27 @@
+// All that the page shows of a timeline, as columns: actions, messages, bubbles with their causes,
+// the critical path, memory. The page computes none of it again. Pure function.
+#pragma once
+
+#include <string>
+
+#include "core/base/json.hpp"
+#include "core/program/wait_for.hpp"
+#include "core/timeline/timeline.hpp"
+
+namespace pipewright::traces {
+
+struct PageData {
+  Json facts;  // what is small: numbers of the step, names of kinds, the columns' directory
+  std::string columns;  // Columns::packed()
+};
+
+/// `report`: of a step that got stuck why; else nullptr. The facts:
+///   "ranks", "makespan_ns", "end_ns" (later than that where something is stuck), "kinds" and
+///   "causes" and "path_kinds" (names by number), "has_bytes" (of memory), "peaks" (by rank),
+///   "stuck" (what stands), "cycle" (who waits for whom), "columns" (Columns::directory()).
+/// Actions, messages and members are numbered by their row; a reference is 0 for none, else row
+/// + 1.
+PageData page_data(const Program& program, const Timeline& timeline, const CostTable& costs,
+                   const WaitReport* report = nullptr);
+
+}  // namespace pipewright::traces
