@@ -34,6 +34,14 @@ class WaitingTensors {
   void put(Flow flow, int stage, int micro_batch, Tensor tensor) {
     slots(flow)[place(stage, micro_batch)] = std::move(tensor);
   }
+  bool has(Flow flow, int stage, int micro_batch) const {
+    return (flow == Flow::Activation ? activations_ : gradients_)[place(stage, micro_batch)]
+        .has_value();
+  }
+  void clear() {
+    for (Slots* slots : {&activations_, &gradients_})
+      for (std::optional<Tensor>& slot : *slots) slot.reset();
+  }
   /// Throws RunError if it is not there.
   Tensor take(Flow flow, int stage, int micro_batch) {
     std::optional<Tensor>& slot = slots(flow)[place(stage, micro_batch)];

@@ -15,6 +15,9 @@ struct TrainingResult : RunResult {
   /// By rank: the most bytes of weights, gradients, optimizer state, activations and messages that
   /// it held at once. Empty if the last step did not end.
   std::vector<std::int64_t> peak_bytes;
+  /// The part of it that no plan speaks of: libraries' own memory, and what is kept for use but not
+  /// used. Empty where there is none.
+  std::vector<std::int64_t> unplanned_bytes;
 };
 
 }  // namespace pipewright::exec

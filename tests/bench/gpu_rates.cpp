@@ -47,13 +47,13 @@ struct Matrices {
 /// A stream with cuBLAS on it, on a partition or on the whole GPU.
 class Worker {
  public:
-  Worker(const pipewright_cuda& cuda, const Matrices& of, void* partition)
+  Worker(const pipewright_cuda& cuda, const Matrices& of, void* partition, int sms)
       : cuda_(cuda), of_(of), partition_(partition) {
     enter();
     stream_ = required(cuda_, cuda_.stream(partition));
     for (void*& event : events_) event = required(cuda_, cuda_.event(1));
     workspace_ = required(cuda_, cuda_.allocate(kWorkspace));
-    blas_ = required(cuda_, cuda_.blas(stream_, workspace_, kWorkspace));
+    blas_ = required(cuda_, cuda_.blas(stream_, sms, workspace_, kWorkspace));
     for (void*& matrix : matrices_) {
       matrix = required(cuda_, cuda_.allocate(of_.bytes));
       require(cuda_, cuda_.copy(stream_, matrix, of_.numbers.data(), of_.bytes));
@@ -150,7 +150,7 @@ Json measure_partitions(const pipewright_cuda& cuda, const Matrices& of,
     const int sms = division.sms;
     Workers workers;
     for (void* partition : division.parts)
-      workers.push_back(std::make_unique<Worker>(cuda, of, partition));
+      workers.push_back(std::make_unique<Worker>(cuda, of, partition, sms));
     for (int precision = 0; precision < 3; ++precision) {
       const double rate = product_rate(workers, of, precision);
       const double share = rate / (peak[precision] * sms / gpu.sms);
@@ -182,7 +182,7 @@ int run(const char* file, int side) {
   double bytes_per_second = 0;
   {
     Workers whole;
-    whole.push_back(std::make_unique<Worker>(cuda, of, nullptr));
+    whole.push_back(std::make_unique<Worker>(cuda, of, nullptr, 0));
     for (int precision = 0; precision < 3; ++precision)
       peak[precision] = product_rate(whole, of, precision);
     bytes_per_second = copy_rate(*whole.front(), of);

@@ -62,7 +62,7 @@ int members_of(const Program& program, ActionKind kind) {
 /// Calls of ncclAllReduce: what connects communicators, and one for each REDUCE_GRAD of a step.
 int expected_sums(const Program& program, bool in_steps) {
   int calls = 0;
-  const auto plan = exec::nccl::communicators_of(program);
+  const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
   for (const auto& warm_up : plan.warm_ups) {
     if (warm_up.edges.empty())
       calls += static_cast<int>(plan.communicators[warm_up.communicator].members.size());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
+#include "exec/transports/nccl/communicators.hpp"
 #include "exec/transports/nccl/run.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
@@ -85,6 +86,48 @@ TEST(NcclTransport, TrainsSeveralStagesARankAndReplicas) {
   const Program program = lower(replicas, {.post = Post::Deferred}, {.optimizer = true});
   const Setting setting(program);
   EXPECT_TRUE(trained(HostOrder::Lazy, program, exact(setting, 2), 2).verify->gradients.bitwise);
+}
+
+/// A rank of 1F1B has a SEND and a RECV beside each other: NCCL starts one thread for the two.
+TEST(NcclTransport, EndsBesideEachOtherAreOneGroup) {
+  const Program program = lower(planner::make_order("1f1b", {2, 4, 1, {}}),
+                                {.post = Post::Deferred}, {.optimizer = true});
+  int groups = 0;
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    const bool follows = id > 0 && program.rank_of(id) == program.rank_of(id - 1) &&
+                         is_transfer(program.code[id - 1].kind);
+    groups += is_transfer(program.code[id].kind) && !follows ? 1 : 0;
+  }
+  const Setting setting(program);
+  const int calls = host_nccl_calls(), threads = host_nccl_threads();
+  const CudaResult run = trained(HostOrder::Lazy, program, exact(setting, 3), 3);
+  EXPECT_TRUE(run.verify->gradients.bitwise);
+  const int warm_ups = 2;  // a group of each rank for each of the two edges
+  EXPECT_EQ(host_nccl_threads() - threads, 3 * groups + 2 * warm_ups);
+  EXPECT_GT(host_nccl_calls() - calls, host_nccl_threads() - threads);
+}
+
+/// A kernel of NCCL that waits for another rank may hold up what CUDA does for an allocation.
+TEST(NcclTransport, NothingIsAllocatedOnceCommunicatorsAreMade) {
+  for (const CommPolicy& policy : deferred_policies()) {
+    const Program program = lower(planner::make_order("1f1b", {2, 4, 1, {}}), policy,
+                                  {.clips = true, .optimizer = true});
+    const Setting setting(program);
+    CudaTraining how = exact(setting, 0);
+    how.training.optimizer.clip_grad_norm = 0.01;
+    const CudaResult run = trained(HostOrder::Lazy, program, how, 3);
+    EXPECT_EQ(host_nccl_late_allocations(), 0);
+    ASSERT_EQ(run.memory.size(), 2U);
+    for (std::size_t r = 0; r < 2; ++r) {
+      const CudaResult::Memory& rank = run.memory[r];
+      const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
+      const auto share = exec::nccl::share_of(plan, RankId(static_cast<std::int64_t>(r)));
+      EXPECT_EQ(rank.transport, share.ctas * kHostNcclBytesOfCta);
+      EXPECT_GE(rank.reserved, rank.peak_activations + rank.weights);
+      EXPECT_EQ(run.peak_bytes[r], rank.reserved + rank.workspace + rank.transport);
+      EXPECT_EQ(run.peak_bytes[r] - run.unplanned_bytes[r], rank.peak_activations + rank.weights);
+    }
+  }
 }
 
 TEST(NcclTransport, TakesAGpuForEachRank) {

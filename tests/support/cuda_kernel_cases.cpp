@@ -377,7 +377,7 @@ TEST_F(CudaKernels, CublasIsAskedForTheSameProducts) {
   constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
   float* const workspace = up(Floats(kWorkspaceBytes / sizeof(float)));
   void* const blas =
-      exec::cuda::required(*cuda_, cuda_->blas(stream(), workspace, kWorkspaceBytes));
+      exec::cuda::required(*cuda_, cuda_->blas(stream(), 0, workspace, kWorkspaceBytes));
   for (const Product& p : products()) {
     const std::size_t one = product(p.m, p.n + 2);
     const Floats a = random_floats(product(p.m + 4, p.k + 4) + 99 * 99, 30),

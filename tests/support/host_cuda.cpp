@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "exec/devices/cuda/column_major.hpp"
@@ -137,8 +140,59 @@ int gpu(int, pipewright_cuda_gpu* facts) {
   *facts = {"the host", 132, 9, 0, std::int64_t{1} << 34, 8, 8};
   return 0;
 }
+/// What several threads share. Never goes: threads may end after main().
+struct Machine {
+  std::mutex mutex;
+  std::map<void*, std::thread::id> current;  // the thread that has entered a partition
+  struct Taken {
+    int gpu = 0;
+    std::int64_t bytes = 0;
+  };
+  std::map<void*, Taken> taken;
+  std::map<int, std::int64_t> bytes;  // by GPU
+  std::int64_t allocations = 0;
+  std::vector<int> blas_sms;
+};
+
+Machine& machine() {
+  static auto* const one = new Machine;
+  return *one;
+}
+
+/// Where the thread is. It leaves its partition when it ends.
+struct Place {
+  Place() = default;
+  ~Place() { leave(); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  void leave() {
+    const std::scoped_lock lock(machine().mutex);
+    machine().current.erase(partition);
+    partition = nullptr;
+  }
+
+  int gpu = 0;
+  void* partition = nullptr;
+};
+thread_local Place here;
+
+int enter(int gpu, void* partition) {
+  if (here.partition != partition) here.leave();
+  here.gpu = gpu;
+  if (partition == nullptr) return 0;
+  const std::scoped_lock lock(machine().mutex);
+  const auto [resident, is_new] = machine().current.emplace(partition, std::this_thread::get_id());
+  if (!is_new && resident->second != std::this_thread::get_id())
+    return host::failed("a thread enters a partition that is current to another one");
+  here.partition = partition;
+  return 0;
+}
+
 int memory(std::int64_t* free_bytes, std::int64_t* total_bytes) {
-  *free_bytes = *total_bytes = std::int64_t{1} << 34;
+  const std::scoped_lock lock(machine().mutex);
+  *total_bytes = std::int64_t{1} << 34;
+  *free_bytes = *total_bytes - machine().bytes[here.gpu];
   return 0;
 }
 
@@ -146,14 +200,40 @@ int split(int, int, int count, void** partitions) {
   for (int i = 0; i < count; ++i) partitions[i] = new int(i);
   return 0;
 }
-void release_partition(void* partition) { delete static_cast<int*>(partition); }
+void release_partition(void* partition) {
+  {
+    const std::scoped_lock lock(machine().mutex);
+    machine().current.erase(partition);
+  }
+  delete static_cast<int*>(partition);
+}
 
-void* allocate(std::size_t bytes) {
+void* allocate_pinned(std::size_t bytes) {
   void* at = ::operator new(bytes);
   std::memset(at, 0xFF, bytes);
   return at;
 }
-void release(void* at) { ::operator delete(at); }
+void release_pinned(void* at) { ::operator delete(at); }
+
+void* allocate(std::size_t bytes) {
+  void* const at = allocate_pinned(bytes);
+  const std::scoped_lock lock(machine().mutex);
+  machine().taken[at] = {here.gpu, static_cast<std::int64_t>(bytes)};
+  machine().bytes[here.gpu] += static_cast<std::int64_t>(bytes);
+  ++machine().allocations;
+  return at;
+}
+void release(void* at) {
+  {
+    const std::scoped_lock lock(machine().mutex);
+    const auto taken = machine().taken.find(at);
+    if (taken != machine().taken.end()) {
+      machine().bytes[taken->second.gpu] -= taken->second.bytes;
+      machine().taken.erase(taken);
+    }
+  }
+  release_pinned(at);
+}
 
 int copy(void* stream, void* to, const void* from, std::size_t bytes) {
   return host::put(stream, [=] { std::memmove(to, from, bytes); });
@@ -162,7 +242,11 @@ int clear(void* stream, void* at, std::size_t bytes) {
   return host::put(stream, [=] { std::memset(at, 0, bytes); });
 }
 
-void* blas(void* stream, void*, std::size_t) { return stream; }
+void* blas(void* stream, int sms, void*, std::size_t) {
+  const std::scoped_lock lock(machine().mutex);
+  machine().blas_sms.push_back(sms);
+  return stream;
+}
 int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int) {
   return host::put(blas_handle, [g = *g] {
     for (int outer = 0; outer < g.outer; ++outer) multiply_as_blas(exec::cuda::blas_call(g, outer));
@@ -180,10 +264,12 @@ pipewright_cuda table() {
   t.memory = memory;
   t.split = split;
   t.release_partition = release_partition;
-  t.enter = [](int, void*) { return 0; };
+  t.enter = enter;
   t.reach = [](int) { return 0; };
-  t.allocate = t.allocate_pinned = allocate;
-  t.release = t.release_pinned = release;
+  t.allocate = allocate;
+  t.release = release;
+  t.allocate_pinned = allocate_pinned;
+  t.release_pinned = release_pinned;
   t.copy = copy;
   t.clear = clear;
   t.stream = [](void*) { return host::make_stream(order); };
@@ -208,6 +294,18 @@ pipewright_cuda table() {
 }
 
 }  // namespace
+
+HostMemory host_memory() {
+  const std::scoped_lock lock(machine().mutex);
+  HostMemory memory{0, machine().allocations};
+  for (const auto& [gpu, bytes] : machine().bytes) memory.bytes += bytes;
+  return memory;
+}
+
+std::vector<int> host_blas_sms() {
+  const std::scoped_lock lock(machine().mutex);
+  return machine().blas_sms;
+}
 
 const pipewright_cuda& host_cuda(HostOrder order) {
   static const pipewright_cuda eager = table<HostOrder::Eager>(), lazy = table<HostOrder::Lazy>(),

@@ -1,5 +1,6 @@
 #include "tests/support/host_nccl.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -8,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/support/host_cuda.hpp"
 
 namespace pipewright::tests {
 namespace {
@@ -45,6 +48,9 @@ struct Place {
 };
 
 struct Member {
+  const char* name = nullptr;  // kept as NCCL keeps it: the caller's own
+  std::string name_at_first;
+  std::shared_ptr<void> buffers;
   std::shared_ptr<Shared> shared;
   int index = 0;
   std::deque<Receive> receives;  // that have met no send yet
@@ -58,7 +64,8 @@ struct World {
   std::map<std::string, std::shared_ptr<Shared>> by_id;
   std::vector<std::unique_ptr<Member>> members;
   std::vector<Sent> passed_on;  // a stream may still have to read them
-  int next_id = 0, calls = 0, sums = 0;
+  int next_id = 0, calls = 0, sums = 0, threads = 0;
+  std::int64_t allocations = 0;  // when the last communicator was made
 };
 
 World& world() {
@@ -86,14 +93,27 @@ int unique_id(void* id) {
   return kDone;
 }
 
-int join(void** communicator, int members, const void* id, int index, int, const char*) {
+thread_local bool in_group = false;
+
+int join(void** communicator, int members, const void* id, int index, int most_ctas,
+         const char* name) {
   World& all = world();
   const std::scoped_lock lock(all.mutex);
   auto& shared = all.by_id[static_cast<const char*>(id)];
   if (shared == nullptr) shared = std::make_shared<Shared>();
   shared->members = members;
   ++shared->joined;
-  all.members.push_back(std::make_unique<Member>(Member{shared, index, {}, {}, 0}));
+  all.members.push_back(std::make_unique<Member>(
+      Member{name,
+             name,
+             {all.cuda->allocate(static_cast<std::size_t>(most_ctas * kHostNcclBytesOfCta)),
+              all.cuda->release},
+             shared,
+             index,
+             {},
+             {},
+             0}));
+  all.allocations = host_memory().allocations;
   *communicator = all.members.back().get();
   return kInProgress;
 }
@@ -101,9 +121,7 @@ int join(void** communicator, int members, const void* id, int index, int, const
 /// Data as it is when the stream comes to it, and an event after that.
 int bring(const void* data, std::size_t bytes, void* stream, Sent& sent) {
   const World& all = world();
-  sent = {{all.cuda->allocate(bytes), all.cuda->release},
-          bytes,
-          {all.cuda->event(0), all.cuda->release_event}};
+  sent = {{std::malloc(bytes), std::free}, bytes, {all.cuda->event(0), all.cuda->release_event}};
   if (all.cuda->copy(stream, sent.copy.get(), data, bytes) != 0) return kInvalid;
   return all.cuda->record(sent.ready.get(), stream) == 0 ? kDone : kInvalid;
 }
@@ -141,6 +159,7 @@ int state(void* communicator) {
   World& all = world();
   const std::scoped_lock lock(all.mutex);
   auto& member = *static_cast<Member*>(communicator);
+  if (member.name_at_first != member.name) return kInvalid;
   if (member.shared->joined < member.shared->members) return kInProgress;
   for (auto it = member.receives.begin(); it != member.receives.end();) {
     auto& line = member.shared->sent[{it->from, member.index}];
@@ -160,8 +179,26 @@ int state(void* communicator) {
   return sums == kDone && !member.receives.empty() ? kInProgress : sums;
 }
 
-int end(void*) { return kDone; }
-int group() { return kDone; }
+int end(void* communicator) {
+  const std::scoped_lock lock(world().mutex);
+  static_cast<Member*>(communicator)->buffers.reset();
+  return kDone;
+}
+int finalize(void*) { return kDone; }
+int group_start() {
+  in_group = true;
+  return kDone;
+}
+int group_end() {
+  in_group = false;
+  const std::scoped_lock lock(world().mutex);
+  ++world().threads;
+  return kDone;
+}
+void note_call(World& all) {
+  ++all.calls;
+  if (!in_group) ++all.threads;
+}
 
 int send(const void* data, std::size_t count, int kind, int peer, void* communicator,
          void* stream) {
@@ -171,7 +208,7 @@ int send(const void* data, std::size_t count, int kind, int peer, void* communic
   Sent sent;
   if (bring(data, count * size_of(kind), stream, sent) != kDone) return kInvalid;
   member.shared->sent[{member.index, peer}].push_back(std::move(sent));
-  ++all.calls;
+  note_call(all);
   return kInProgress;
 }
 
@@ -180,7 +217,7 @@ int receive(void* data, std::size_t count, int kind, int peer, void* communicato
   const std::scoped_lock lock(all.mutex);
   static_cast<Member*>(communicator)
       ->receives.push_back({data, count * size_of(kind), peer, stream});
-  ++all.calls;
+  note_call(all);
   return kInProgress;
 }
 
@@ -201,25 +238,11 @@ int all_reduce(const void* from, void* to, std::size_t count, int kind, void* co
 
 int not_called(const void*, void*, std::size_t, int, void*, void*) { return kInvalid; }
 
-constexpr pipewright_nccl kTable = {PIPEWRIGHT_NCCL_ABI,
-                                    begin,
-                                    version,
-                                    22809,
-                                    text,
-                                    last_words,
-                                    unique_id,
-                                    join,
-                                    state,
-                                    end,
-                                    end,
-                                    end,
-                                    group,
-                                    group,
-                                    send,
-                                    receive,
-                                    all_reduce,
-                                    not_called,
-                                    not_called};
+constexpr pipewright_nccl kTable = {
+    PIPEWRIGHT_NCCL_ABI, begin,     version, 22809,   text,       last_words,
+    unique_id,           join,      state,   end,     finalize,   end,
+    group_start,         group_end, send,    receive, all_reduce, not_called,
+    not_called};
 
 }  // namespace
 
@@ -232,6 +255,16 @@ const pipewright_nccl& host_nccl(const pipewright_cuda& cuda) {
 int host_nccl_calls() {
   const std::scoped_lock lock(world().mutex);
   return world().calls;
+}
+
+int host_nccl_threads() {
+  const std::scoped_lock lock(world().mutex);
+  return world().threads;
+}
+
+std::int64_t host_nccl_late_allocations() {
+  const std::scoped_lock lock(world().mutex);
+  return host_memory().allocations - world().allocations;
 }
 
 int host_nccl_sums() {

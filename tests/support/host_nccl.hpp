@@ -3,8 +3,11 @@
 // their sends, so the host that polls it waits. So it serves Programs whose receives stand just
 // before what needs them. An all-reduce adds floats in the order of members, and stays in progress
 // until all members have called it: the k-th calls on a communicator belong together. Other
-// collectives are refused. Any thread may call.
+// collectives are refused. A communicator reads its name whenever it is asked for its state, as
+// NCCL does on threads of its own. Any thread may call.
 #pragma once
+
+#include <cstdint>
 
 #include "exec/devices/cuda/module_api.h"
 #include "exec/transports/nccl/module_api.h"
@@ -16,6 +19,13 @@ const pipewright_nccl& host_nccl(const pipewright_cuda& cuda);
 
 /// Calls of send() and receive() so far.
 int host_nccl_calls();
+/// Threads that NCCL would have started for calls of send() and receive(): one for each group of
+/// them, and one for each outside of groups.
+int host_nccl_threads();
+/// What a communicator of so many CTAs takes of its GPU's memory.
+inline constexpr std::int64_t kHostNcclBytesOfCta = 1024;
+/// Allocations of a GPU's memory since the last communicator was made.
+std::int64_t host_nccl_late_allocations();
 /// Calls of all_reduce() so far, those that connect included.
 int host_nccl_sums();
 

@@ -73,11 +73,6 @@ std::string& last_failure() {
   return what;
 }
 
-int failed(const std::string& what) {
-  last_failure() = what;
-  return 1;
-}
-
 StreamPtr& stream_of(void* stream) { return *static_cast<StreamPtr*>(stream); }
 Event& event_of(void* event) { return *static_cast<Event*>(event); }
 
@@ -186,6 +181,11 @@ int wait_in_capture(const StreamPtr& stream, const Event& event) {
 }
 
 }  // namespace
+
+int failed(const std::string& what) {
+  last_failure() = what;
+  return 1;
+}
 
 // --- Streams ---
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "tests/support/host_cuda.hpp"
 
@@ -31,6 +32,8 @@ void* end_capture(void* stream);
 int launch(void* graph, void* stream);
 void release_graph(void* graph);
 
+/// Keeps the sentence for why(); gives 1.
+int failed(const std::string& what);
 /// The calling thread's last failure.
 const char* why();
 

@@ -12,6 +12,14 @@ double error_of(std::int64_t predicted, std::int64_t measured) {
   return measured == 0 ? 0 : static_cast<double>(predicted) / static_cast<double>(measured) - 1;
 }
 
+/// What a plan speaks of, by rank.
+std::vector<std::int64_t> planned_part(const exec::TrainingResult& result) {
+  std::vector<std::int64_t> planned = result.peak_bytes;
+  for (std::size_t r = 0; r < result.unplanned_bytes.size(); ++r)
+    planned[r] -= result.unplanned_bytes[r];
+  return planned;
+}
+
 }  // namespace
 
 void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::Numerics numerics,
@@ -28,12 +36,16 @@ void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::
 }
 
 std::string memory_text(const exec::TrainingResult& result, const CostTable& costs) {
-  const auto& held = result.peak_bytes;
-  if (held.empty()) return "";
+  if (result.peak_bytes.empty()) return "";
+  const auto& all = result.peak_bytes;
+  const std::vector<std::int64_t> held = planned_part(result);
   const auto fullest =
-      static_cast<std::size_t>(std::max_element(held.begin(), held.end()) - held.begin());
+      static_cast<std::size_t>(std::max_element(all.begin(), all.end()) - all.begin());
   std::string text =
-      "peak memory " + format_bytes(Bytes(held[fullest])) + " on rank " + std::to_string(fullest);
+      "peak memory " + format_bytes(Bytes(all[fullest])) + " on rank " + std::to_string(fullest);
+  if (held[fullest] != all[fullest])
+    text +=
+        ", without libraries' own memory and unused blocks " + format_bytes(Bytes(held[fullest]));
   if (costs.memory.empty()) return text + "\n";
   const auto& said = result.figures.ranks;
   double least = error_of(said[0].peak_bytes, held[0]), most = least;
@@ -52,6 +64,7 @@ std::string memory_text(const exec::TrainingResult& result, const CostTable& cos
 void put_memory(const exec::TrainingResult& result, const CostTable& costs, Json& fields) {
   if (result.peak_bytes.empty()) return;
   fields["peak_bytes"] = result.peak_bytes;
+  if (!result.unplanned_bytes.empty()) fields["unplanned_bytes"] = result.unplanned_bytes;
   if (costs.memory.empty()) return;
   Json predicted = Json::array();
   for (const RankFigures& rank : result.figures.ranks) predicted.push_back(rank.peak_bytes);

@@ -104,6 +104,48 @@ void Device::perform(const Action& action) {
   stages_.compute(action, messages_);
 }
 
+// --- Before the first step ---
+
+void Device::rehearse() {
+  queue_.enter();
+  const int first = training_.training.first_step();
+  for (Stage* stage : stages_.own()) stage->begin_step(first);
+  stages_.set_batches(*training_.training.data, first);
+  const InstructionId begin = program_.rank_begin[static_cast<std::size_t>(rank_.value)];
+  const InstructionId end = program_.rank_begin[static_cast<std::size_t>(rank_.value) + 1];
+  for (InstructionId id = begin; id < end; ++id) {
+    if (program_.code[id].has(Instruction::kAtStart)) rehearse(id);
+  }
+  for (InstructionId id = begin; id < end; ++id) {
+    if (!program_.code[id].has(Instruction::kAtStart)) rehearse(id);
+  }
+  tensors_.clear();
+  for (Stage* stage : stages_.own()) stage->end_rehearsal();
+  queue_.finish(queue_.record(queue_.arriving()), between());
+  queue_.finish(queue_.record(queue_.computing()), between());
+}
+
+/// A message is zeros. One that is sent before its data is there stays until the end.
+void Device::rehearse(InstructionId id) {
+  const Instruction& in = program_.code[id];
+  if (is_send(in.kind)) {
+    const auto micro_batch = static_cast<int>(in.micro_batch);
+    if (tensors_.has(flow_of(in.kind), in.stage, micro_batch))
+      static_cast<void>(tensors_.take(flow_of(in.kind), in.stage, micro_batch));
+  } else if (is_recv(in.kind)) {
+    const Flow flow = flow_of(in.kind);
+    Buffer zeros = queue_.messages().take(message_bytes(id));
+    queue_.clear(zeros.at(), zeros.bytes());
+    tensors_.put(flow, in.stage + (flow == Flow::Activation ? -1 : 1),
+                 static_cast<int>(in.micro_batch), {std::move(zeros), nullptr, false});
+  } else if (is_compute(in.kind)) {
+    tensors_.for_each_action(program_.cell(id), [this](const Action& action) {
+      if (is_compute(action.kind) && action.kind != ActionKind::Opt)
+        stages_.compute(action, messages_);
+    });
+  }
+}
+
 // --- Updates ---
 
 void Device::update() {
@@ -222,6 +264,8 @@ void Device::end_step() {
   if (training_.on_computation && step_ > training_.training.first_step())
     timeline_.tell(training_.on_computation);
   for (Stage* stage : stages_.own()) stage->read_step();
+  if (step_of_run_ >= training_.training.verified_steps) return;
+  for (Stage* stage : stages_.own()) stage->download();
 }
 
 std::optional<double> Device::loss() const { return stages_.loss(); }
@@ -232,12 +276,6 @@ std::string Device::not_finite() const {
     if (!clause.empty()) return clause;
   }
   return sums_.not_finite();
-}
-
-std::vector<const Stage*> Device::download() {
-  queue_.enter();
-  for (Stage* stage : stages_.own()) stage->download();
-  return {stages_.own().begin(), stages_.own().end()};
 }
 
 }  // namespace pipewright::exec::cuda

@@ -66,13 +66,23 @@ class Device final : public exec::Device {
   std::string not_finite() const override;
   void timestamps(Timeline& timeline) const override { timeline_.write(timeline); }
 
-  /// Waits: this rank's stages, whose parameters() have the weights and gradients as they are now.
-  /// While all ranks stand still; valid until the next step.
-  std::vector<const Stage*> download();
+  /// Does the work of a step with nothing in it, and sends and updates nothing: afterwards the
+  /// rank's memory is there and its kernels are loaded. What CUDA does for either may wait for all
+  /// of a GPU's work, and a kernel of NCCL waits for other ranks. By the rank's thread, before the
+  /// first step.
+  void rehearse();
+
+  /// This rank's stages, whose parameters() have the weights and gradients as they were at the end
+  /// of the last step, if it is one that is verified. While all ranks stand still; any thread.
+  std::vector<const Stage*> stages() const { return {stages_.own().begin(), stages_.own().end()}; }
   /// Of activations and messages, and of weights, gradients and optimizer state.
   PoolFigures memory_figures() { return queue_.memory().figures(); }
   PoolFigures message_figures() { return queue_.messages().figures(); }
   PoolFigures weight_figures() { return queue_.weights().figures(); }
+  /// Of cuBLAS, and what the transport has told.
+  std::int64_t workspace_bytes() const { return queue_.workspace_bytes(); }
+  std::int64_t transport_bytes() const { return transport_bytes_; }
+  void note_transport_bytes(std::int64_t bytes) { transport_bytes_ = bytes; }
 
   /// When the host had enqueued all of the step, in ns from its start.
   std::int64_t enqueued_ns() const { return enqueued_ns_; }
@@ -95,6 +105,7 @@ class Device final : public exec::Device {
   };
 
   void perform(const Action& action);
+  void rehearse(InstructionId id);
   void update();
   void put(Flow flow, int stage, int micro_batch, Buffer buffer);
   Buffer fetch(Flow flow, int stage, int micro_batch);
@@ -122,7 +133,7 @@ class Device final : public exec::Device {
   int step_ = 0, step_of_run_ = 0;
   StepWay way_ = StepWay::Enqueued;
   bool has_joined_ = false;  // the capture
-  std::int64_t enqueued_ns_ = 0;
+  std::int64_t enqueued_ns_ = 0, transport_bytes_ = 0;
 };
 
 }  // namespace pipewright::exec::cuda

@@ -1,5 +1,7 @@
 #include "exec/devices/cuda/module.hpp"
 
+#include <cstdlib>
+
 #include "core/base/error.hpp"
 #include "exec/base/module_file.hpp"
 
@@ -7,6 +9,12 @@ namespace pipewright::exec::cuda {
 namespace {
 
 constexpr int kLeastCapability = 8;
+
+/// The driver reads it with the process's first call of CUDA. By default it has eight connections
+/// to a GPU; streams that share one wait for each other's launches, and eight ranks on a GPU have
+/// sixteen streams and more (cuda.h, green contexts). 32 is the most there are (CUDA C++
+/// Programming Guide, environment variables). What the user has set stays.
+void ask_for_connections() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
 }  // namespace
 
@@ -16,6 +24,7 @@ std::string version_text(int version) {
 }
 
 const pipewright_cuda& load_module() {
+  ask_for_connections();
   return *static_cast<const pipewright_cuda*>(
       load({.file = "libpipewright_cuda.so",
             .built_at = PIPEWRIGHT_CUDA_MODULE,

@@ -11,7 +11,9 @@ namespace pipewright::exec::cuda {
 /// "13.0" for 13000; "none" for 0.
 std::string version_text(int version);
 
-/// Throws MachineError that says what is missing. Does not ask for a GPU.
+/// Throws MachineError that says what is missing. Does not ask for a GPU. The first call has to
+/// come before the process's other threads read its environment: it sets
+/// CUDA_DEVICE_MAX_CONNECTIONS.
 const pipewright_cuda& load_module();
 
 /// Empty if there is the module, a driver that fits and at least one GPU of compute capability 8.0

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 2
+#define PIPEWRIGHT_CUDA_ABI 3
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -144,7 +144,8 @@ typedef struct pipewright_cuda {
   /* `count` partitions of `sms` SMs each; partitions[count]. */
   int (*split)(int gpu, int sms, int count, void** partitions);
   void (*release_partition)(void* partition);
-  /* partition may be NULL: the whole GPU. */
+  /* partition may be NULL: the whole GPU. A partition is current to one thread at a time: another
+   * one may enter it when the first has entered something else, or has ended. */
   int (*enter)(int gpu, void* partition);
   /* Lets the entered GPU read another one's memory directly; 0 also if it does already. */
   int (*reach)(int other_gpu);
@@ -176,7 +177,8 @@ typedef struct pipewright_cuda {
   int (*elapsed_ms)(void* from, void* to, float* ms);
 
   /* --- cuBLAS --- */
-  void* (*blas)(void* stream, void* workspace, size_t workspace_bytes);
+  /* Its kernels are chosen for so many SMs; 0: all that the GPU has. */
+  void* (*blas)(void* stream, int sms, void* workspace, size_t workspace_bytes);
   void (*release_blas)(void* blas);
   int (*gemm)(void* blas, const pipewright_cuda_gemm* gemm, int precision);
 

@@ -35,6 +35,10 @@ Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
     low_ = zeros(floats_ * sizeof(std::int64_t));
   }
   bad_ = zeros((all_.size() + 1) * sizeof(int));
+  if (optimizer_.clip_grad_norm > 0) {
+    partial_ = zeros(PIPEWRIGHT_CUDA_SQUARE_WORDS * sizeof(std::int64_t));
+    total_ = zeros(4 * sizeof(std::int64_t));
+  }
   health_ = Pinned<int>(queue.cuda(), all_.size() + 1);
   std::fill_n(health_.data(), health_.size(), 0);
   for (const Placed& p : all_) {
@@ -119,16 +123,15 @@ void Parameters::read_health() {
   }
 }
 
+void Parameters::forget_health() { queue_.clear(bad_.at(), health_.size() * sizeof(int)); }
+
 void Parameters::note_not_finite(const std::string& clause) {
   if (not_finite_.empty()) not_finite_ = clause;
 }
 
 SquareSum Parameters::squares(std::span<const ElementRange> ranges) {
   PIPEWRIGHT_ASSERT(ranges.empty(), "parts of weights on a GPU");
-  if (!partial_) {
-    partial_ = zeros(PIPEWRIGHT_CUDA_SQUARE_WORDS * sizeof(std::int64_t));
-    total_ = zeros(4 * sizeof(std::int64_t));
-  }
+  PIPEWRIGHT_ASSERT(static_cast<bool>(total_), "a norm of a run that does not clip");
   Pinned<std::int64_t> found(queue_.cuda(), 4);
   queue_.clear(total_.at(), 4 * sizeof(std::int64_t));
   for (const Placed& p : all_) {

@@ -43,6 +43,8 @@ class Parameters final : public StageWeights {
   /// the stream is done: then not_finite() names a parameter whose gradient was none.
   void ask_for_health();
   void read_health();
+  /// Whatever the gradients were so far.
+  void forget_health();
   std::string not_finite() const override { return not_finite_; }
 
   /// Waits; of all elements.

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error.hpp"
+
 namespace pipewright::exec::cuda {
 
 /// A block, and, while somebody holds it, the pool's state, which lives until the last one is back.
@@ -13,48 +15,99 @@ struct Pool::Lent final : Block {
   void come_back() noexcept override;
 
   std::vector<Event> guards;
+  bool lacks_guard = false;  // another thread has dropped it
   std::shared_ptr<State> home;
 };
 
 struct Pool::State {
+  using Blocks = std::map<std::size_t, std::vector<std::unique_ptr<Lent>>>;  // by size
+
   explicit State(PoolSource from) : source(std::move(from)) {}
-  ~State() {
-    for (const auto& [bytes, blocks] : free) {
-      for (const auto& block : blocks) {
-        for (const Event& guard : block->guards) {
-          if (source.before_release) source.before_release(guard);
-        }
-        source.release(block->at);
-      }
-    }
-  }
+  /// Whoever ends a run has waited for the streams before, so no guard is made any more.
+  ~State() { release(free); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
   std::unique_ptr<Lent> take_free(std::size_t bytes) {
     const std::scoped_lock lock(mutex);
-    figures.live_bytes += static_cast<std::int64_t>(bytes);
-    figures.peak_bytes = std::max(figures.peak_bytes, figures.live_bytes);
     auto& blocks = free[bytes];
-    if (blocks.empty()) {
-      figures.reserved_bytes += static_cast<std::int64_t>(bytes);
-      return nullptr;
-    }
+    if (blocks.empty()) return nullptr;
     std::unique_ptr<Lent> block = std::move(blocks.back());
     blocks.pop_back();
     return block;
   }
 
+  std::unique_ptr<Lent> allocated(std::size_t bytes) {
+    auto block = std::make_unique<Lent>();
+    block->bytes = bytes;
+    try {
+      block->at = source.allocate(bytes);
+    } catch (const RunError&) {
+      if ((source.make_room ? source.make_room() : trim()) == 0) throw;
+      block->at = source.allocate(bytes);
+    }
+    const std::scoped_lock lock(mutex);
+    figures.reserved_bytes += static_cast<std::int64_t>(bytes);
+    figures.peak_reserved_bytes = std::max(figures.peak_reserved_bytes, figures.reserved_bytes);
+    return block;
+  }
+
+  void note_taken(std::size_t bytes) {
+    const std::scoped_lock lock(mutex);
+    figures.live_bytes += static_cast<std::int64_t>(bytes);
+    figures.peak_bytes = std::max(figures.peak_bytes, figures.live_bytes);
+  }
+
   void give_back(std::unique_ptr<Lent> block) {
-    if (source.after_use) block->guards.push_back(source.after_use());
+    if (source.after_use) {
+      const bool is_own = std::this_thread::get_id() == owner;
+      if (is_own) block->guards.push_back(source.after_use());
+      block->lacks_guard = !is_own;
+    }
     const std::scoped_lock lock(mutex);
     figures.live_bytes -= static_cast<std::int64_t>(block->bytes);
     free[block->bytes].push_back(std::move(block));
   }
 
-  PoolSource source;
+  /// All that must have passed before the block is used for something else.
+  std::vector<Event> guards_of(Lent& block) const {
+    if (std::exchange(block.lacks_guard, false)) block.guards.push_back(source.after_use());
+    return std::exchange(block.guards, {});
+  }
+
+  std::int64_t trim() {
+    Blocks going;
+    {
+      const std::scoped_lock lock(mutex);
+      going.swap(free);
+    }
+    for (auto& [bytes, blocks] : going) {
+      for (auto& block : blocks) block->guards = guards_of(*block);
+    }
+    const std::int64_t bytes = release(going);
+    const std::scoped_lock lock(mutex);
+    figures.reserved_bytes -= bytes;
+    return bytes;
+  }
+
+  std::int64_t release(const Blocks& going) const {
+    std::int64_t released = 0;
+    for (const auto& [bytes, blocks] : going) {
+      for (const auto& block : blocks) {
+        for (const Event& guard : block->guards) {
+          if (source.before_release) source.before_release(guard);
+        }
+        source.release(block->at);
+        released += static_cast<std::int64_t>(bytes);
+      }
+    }
+    return released;
+  }
+
+  const PoolSource source;
+  const std::thread::id owner = std::this_thread::get_id();
   mutable std::mutex mutex;  // guards what follows
-  std::map<std::size_t, std::vector<std::unique_ptr<Lent>>> free;
+  Blocks free;
   PoolFigures figures;
 };
 
@@ -68,17 +121,16 @@ Pool::Pool(PoolSource source) : state_(std::make_shared<State>(std::move(source)
 Buffer Pool::take(std::size_t bytes) {
   bytes = std::max<std::size_t>(bytes, 1);
   std::unique_ptr<Lent> block = state_->take_free(bytes);
-  if (block == nullptr) {
-    block = std::make_unique<Lent>();
-    block->bytes = bytes;
-    block->at = state_->source.allocate(bytes);
-  }
-  for (const Event& event : std::exchange(block->guards, {})) {
+  if (block == nullptr) block = state_->allocated(bytes);
+  state_->note_taken(bytes);
+  for (const Event& event : state_->guards_of(*block)) {
     if (state_->source.before_reuse) state_->source.before_reuse(event);
   }
   block->home = state_;
   return Buffer(*block.release());
 }
+
+std::int64_t Pool::trim() { return state_->trim(); }
 
 void Pool::guard(const Buffer& buffer, Event event) {
   static_cast<Lent*>(buffer.block())->guards.push_back(std::move(event));
@@ -87,7 +139,10 @@ void Pool::guard(const Buffer& buffer, Event event) {
 void Pool::forget_guards() {
   const std::scoped_lock lock(state_->mutex);
   for (auto& [bytes, blocks] : state_->free) {
-    for (auto& block : blocks) block->guards.clear();
+    for (auto& block : blocks) {
+      block->guards.clear();
+      block->lacks_guard = false;
+    }
   }
 }
 

@@ -52,10 +52,9 @@ struct Queue::Streams {
   EventPool events;
 };
 
-namespace {
-
-/// Memory of the entered GPU.
-PoolSource memory_of(const pipewright_cuda& cuda) {
+/// Memory of the entered GPU; where there is none left, what this rank does not use is given back.
+PoolSource Queue::memory_of_gpu() {
+  const pipewright_cuda& cuda = cuda_;
   PoolSource source;
   source.allocate = [&cuda](std::size_t bytes) { return required(cuda, cuda.allocate(bytes)); };
   source.release = [&cuda](void* at) { cuda.release(at); };
@@ -63,10 +62,9 @@ PoolSource memory_of(const pipewright_cuda& cuda) {
   source.before_release = [&cuda](const Event& guard) {
     static_cast<void>(cuda.wait_for_event(guard.get()));
   };
+  source.make_room = [this] { return memory_.trim() + messages_.trim() + weights_.trim(); };
   return source;
 }
-
-}  // namespace
 
 Queue::Queue(const pipewright_cuda& cuda, const QueueSite& site)
     : cuda_(cuda),
@@ -74,7 +72,7 @@ Queue::Queue(const pipewright_cuda& cuda, const QueueSite& site)
       streams_((require(cuda, cuda.enter(site.gpu, site.partition)),
                 std::make_shared<Streams>(cuda, site.partition))),
       memory_([&] {
-        PoolSource source = memory_of(cuda);
+        PoolSource source = memory_of_gpu();
         source.before_reuse = [streams = streams_.get(), &cuda](const Event& event) {
           require(cuda, cuda.stream_waits(streams->computing, event.get()));
         };
@@ -82,23 +80,17 @@ Queue::Queue(const pipewright_cuda& cuda, const QueueSite& site)
       }()),
       // A message's last reader is a computation, and the next writer is the arriving stream.
       messages_([&] {
-        PoolSource source = memory_of(cuda);
+        PoolSource source = memory_of_gpu();
         source.before_reuse = [streams = streams_.get(), &cuda](const Event& event) {
           require(cuda, cuda.stream_waits(streams->arriving, event.get()));
         };
-        // Another rank's thread may drop a message that was sent on as it came. An event belongs
-        // to the context in which it is made, so that thread comes here; it goes back to its own
-        // with its next call.
-        source.after_use = [streams = streams_, site] {
-          require(streams->cuda, streams->cuda.enter(site.gpu, site.partition));
-          return streams->record(streams->computing);
-        };
+        source.after_use = [streams = streams_] { return streams->record(streams->computing); };
         return source;
       }()),
-      weights_(memory_of(cuda)) {
+      weights_(memory_of_gpu()) {
   if (site.precision == Precision::Exact) return;
   workspace_ = required(cuda, cuda.allocate(kWorkspaceBytes));
-  blas_ = cuda.blas(streams_->computing, workspace_, kWorkspaceBytes);
+  blas_ = cuda.blas(streams_->computing, site.sms, workspace_, kWorkspaceBytes);
   if (blas_ != nullptr) return;
   const std::string why = cuda.why();
   cuda.release(workspace_);
@@ -129,6 +121,10 @@ Event Queue::mark(void* stream) {
   Event event = streams_->events.take(true);
   require(cuda_, cuda_.mark(event.get(), stream));
   return event;
+}
+
+std::int64_t Queue::workspace_bytes() const {
+  return workspace_ == nullptr ? 0 : static_cast<std::int64_t>(kWorkspaceBytes);
 }
 
 void Queue::forget_guards() {

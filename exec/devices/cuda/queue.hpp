@@ -25,6 +25,7 @@ struct QueueSite {
   int gpu = 0;
   void* partition = nullptr;  // the whole GPU; else of pipewright_cuda::split, not owned
   Precision precision = Precision::Float32;
+  int sms = 0;  // of the partition; 0: all of the GPU's
 };
 
 class Queue {
@@ -37,7 +38,8 @@ class Queue {
   const pipewright_cuda& cuda() const { return cuda_; }
   const pipewright_cuda_kernels& kernels() const { return cuda_.kernels; }
   const QueueSite& site() const { return site_; }
-  /// To be called by a thread that has worked elsewhere in between.
+  /// To be called by the queue's thread when it has worked elsewhere in between, and by no other:
+  /// a partition is current to one thread at a time (cuda.h, cuCtxFromGreenCtx).
   void enter() const { require(cuda_, cuda_.enter(site_.gpu, site_.partition)); }
 
   /// The stream of the computations, and that of arriving messages.
@@ -64,6 +66,8 @@ class Queue {
   Pool& messages() { return messages_; }
   Pool& weights() { return weights_; }
 
+  /// Bytes that cuBLAS has for itself.
+  std::int64_t workspace_bytes() const;
   /// All that was put on the streams of all ranks is done: nothing has to wait for its memory.
   void forget_guards();
 
@@ -76,6 +80,7 @@ class Queue {
 
  private:
   struct Streams;
+  PoolSource memory_of_gpu();
 
   const pipewright_cuda& cuda_;
   const QueueSite site_;

@@ -39,8 +39,12 @@ std::vector<Fact> by_rank(const Devices& devices, Peers* peers,
 }
 
 CudaResult::Memory memory_of_device(Device& device) {
-  return {device.memory_figures().peak_bytes + device.message_figures().peak_bytes,
-          device.weight_figures().live_bytes};
+  const PoolFigures activations = device.memory_figures(), messages = device.message_figures(),
+                    weights = device.weight_figures();
+  return {
+      activations.peak_bytes + messages.peak_bytes, weights.live_bytes,
+      activations.peak_reserved_bytes + messages.peak_reserved_bytes + weights.peak_reserved_bytes,
+      device.workspace_bytes(), device.transport_bytes()};
 }
 
 std::vector<QueueSite> sites_for(const pipewright_cuda& cuda, const Program& program,
@@ -83,7 +87,11 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
         std::make_unique<Device>(cuda, sites[r], program, training, rank, messenger.transport,
                                  &messenger.times, graph ? &*graph : nullptr);
     devices[r] = device.get();
-    if (messenger.attach) messenger.attach(rank, *device);
+    if (messenger.attach) {
+      device->rehearse();
+      messenger.transport.meet(rank, [] {});
+      messenger.attach(rank, *device);
+    }
     const bool is_last = not_ready.fetch_sub(1) == 1;
     if (is_last && phases != nullptr) phases->begin(Phase::Steps);
     return device;
@@ -108,8 +116,11 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   static_cast<RunResult&>(result) = run(program, costs, messenger.transport, make, watching);
   if (phases != nullptr) phases->finish();
   if (verifier) result.verify = verifier->worst();
-  for (const CudaResult::Memory& rank : result.memory)
-    result.peak_bytes.push_back(rank.peak_activations + rank.weights);
+  for (const CudaResult::Memory& rank : result.memory) {
+    result.peak_bytes.push_back(rank.reserved + rank.workspace + rank.transport);
+    result.unplanned_bytes.push_back(result.peak_bytes.back() - rank.peak_activations -
+                                     rank.weights);
+  }
   return result;
 }
 

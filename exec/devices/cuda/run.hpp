@@ -18,10 +18,12 @@ namespace pipewright::exec::cuda {
 struct CudaResult : TrainingResult {
   /// When the host had enqueued all of the last step, in ns from its start.
   std::vector<std::int64_t> enqueued_ns;
-  /// The parts of `peak_bytes`: the most bytes of activations and messages, and the bytes of
-  /// weights, gradients and the optimizer's state.
+  /// The most bytes of activations and messages, and the bytes of weights, gradients and the
+  /// optimizer's state; what the pools had of the GPU for these, at most, since blocks of one size
+  /// do not serve as others; cuBLAS's workspace; what the transport's library takes (NCCL). The
+  /// last three make up `peak_bytes`.
   struct Memory {
-    std::int64_t peak_activations = 0, weights = 0;
+    std::int64_t peak_activations = 0, weights = 0, reserved = 0, workspace = 0, transport = 0;
   };
   std::vector<Memory> memory;
 };
@@ -30,7 +32,9 @@ struct CudaResult : TrainingResult {
 struct Messenger {
   Transport& transport;
   TransferSpans& times;
-  std::function<void(RankId rank, Device& device)> attach;  // by the rank's thread; may be empty
+  /// By the rank's thread, when all ranks have rehearsed; may be empty: the ranks' GPUs never wait
+  /// for one another while a host has still something to make.
+  std::function<void(RankId rank, Device& device)> attach;
   /// Where the ranks are several processes: the GPU of this one's rank. Else they share all GPUs.
   std::optional<int> gpu = {};
 };

@@ -18,7 +18,7 @@ std::vector<ParameterView> views(const Program& program, const std::vector<Devic
     const std::size_t r = from_the_front ? devices.size() - 1 - i : i;
     if (devices[r] == nullptr) continue;
     const auto ids = program.placement.stages_of(RankId(static_cast<std::int64_t>(r)));
-    const auto held = devices[r]->download();
+    const auto held = devices[r]->stages();
     for (std::size_t k = 0; k < ids.size(); ++k)
       stages[static_cast<std::size_t>(ids[k].value)] = held[k];
   }

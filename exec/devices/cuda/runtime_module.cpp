@@ -300,11 +300,12 @@ void release_blas(void* blas) {
   static_cast<void>(cublasDestroy(static_cast<cublasHandle_t>(blas)));
 }
 
-void* blas(void* on, void* workspace, std::size_t workspace_bytes) {
+void* blas(void* on, int sms, void* workspace, std::size_t workspace_bytes) {
   cublasHandle_t made = nullptr;
   if (refused(cublasCreate(&made), "starting cuBLAS") != 0) return nullptr;
   // The workspace comes last: setting the stream takes it away again.
   if (refused(cublasSetStream(made, stream_of(on)), "starting cuBLAS") == 0 &&
+      refused(cublasSetSmCountTarget(made, sms), "starting cuBLAS") == 0 &&
       refused(cublasSetWorkspace(made, workspace, workspace_bytes), "starting cuBLAS") == 0) {
     return made;
   }

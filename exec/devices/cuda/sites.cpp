@@ -46,9 +46,9 @@ std::vector<QueueSite> sites_of(const pipewright_cuda& cuda, int ranks, Precisio
       if (gpu_of_rank(r, ranks, gpus) == gpu) here.push_back(r);
     }
     if (here.empty()) continue;
-    const std::vector<void*> parts = partitions.divide(gpu, static_cast<int>(here.size())).parts;
+    const Division division = partitions.divide(gpu, static_cast<int>(here.size()));
     for (std::size_t i = 0; i < here.size(); ++i)
-      sites[static_cast<std::size_t>(here[i])] = {gpu, parts[i], precision};
+      sites[static_cast<std::size_t>(here[i])] = {gpu, division.parts[i], precision, division.sms};
     require(cuda, cuda.enter(gpu, nullptr));
     for (int other = 0; other < std::min(gpus, ranks); ++other) require(cuda, cuda.reach(other));
   }

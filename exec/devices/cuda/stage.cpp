@@ -29,6 +29,11 @@ void Stage::begin_step(int step) {
   on().parameters().begin_step(step);
 }
 
+void Stage::end_rehearsal() {
+  discard_gradients();
+  on().parameters().forget_health();
+}
+
 /// All gradients as one array, which the transport changes in place, after what is on the computing
 /// stream; zeros where nothing went in.
 PartPtr Stage::part_on_device() {

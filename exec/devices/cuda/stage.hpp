@@ -27,6 +27,9 @@ class Stage final : public TrainableStage {
   /// Between steps: what they read on the host. Old gradients are gone.
   void begin_step(int step);
 
+  /// What micro-batches without meaning have left is gone.
+  void end_rehearsal();
+
   /// From now on the transport sums gradients where they lie. Not in exact numerics, whose sums are
   /// no floats.
   void leave_sums_to_transport() { sums_on_gpu_ = true; }

@@ -104,7 +104,7 @@ class Calls {
         costs_(costs),
         lanes_(lane_table(program)),
         message_bytes_(costs.message_bytes(program)) {
-    step_.plan = communicators_of(program);
+    step_.plan = communicators_of(program, costs);
     step_.in_flight = program.policy.issue == Issue::Stream ? program.policy.in_flight : 0;
   }
 

@@ -1,6 +1,7 @@
 #include "exec/transports/nccl/communicators.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/base/error.hpp"
@@ -9,10 +10,14 @@
 namespace pipewright::exec::nccl {
 namespace {
 
-// Few, because every kernel that waits for its peer keeps its blocks busy, and one communicator
-// serves one direction of one link. Four channels carry about what one NVLink 4 direction or one
-// 400 Gb/s port can take.
-constexpr int kEdgeCtas = 4;
+// No more than the link can feed, because every kernel that waits for its peer keeps its blocks
+// busy, and one communicator serves one direction of one link. NCCL itself takes 16 channels for a
+// pair of GPUs on NVLink (shared/reference/hardware.md §2: a pair buffers 64 MiB, which is 16
+// channels of 8 x 512 KiB; meta-pytorch/torchrec#4472), so more would not be used. A channel there
+// moves 20 to 25 GB/s, the 450 GB/s of an NVLink 4 direction in 18 to 22. Fewer than four are too
+// few for a network's port.
+constexpr double kBytesPerSecondOfCta = 25e9;
+constexpr int kLeastEdgeCtas = 4, kMostEdgeCtas = 16;
 // One launch for all of a rank's transfers.
 constexpr int kAllRanksCtas = 8;
 constexpr int kReplicasCtas = 16;
@@ -59,19 +64,31 @@ std::vector<RankId> ranks_of(const std::vector<Route>& routes) {
   return ranks;
 }
 
-void plan_transfers(const Program& program, CommunicatorPlan& plan) {
+/// For the fastest of the links that each communicator serves.
+void plan_ctas(const Program& program, const CostTable& costs, CommunicatorPlan& plan) {
+  for (std::size_t r = 0; r < program.routes.size(); ++r) {
+    const Route& route = program.routes[r];
+    const double rate =
+        costs.route(route.source, route.destination, program.ranks()).bytes_per_second;
+    Communicator& communicator = plan.communicators[plan.of_route[r]];
+    communicator.most_ctas = std::max(communicator.most_ctas, ctas_for(rate));
+  }
+}
+
+void plan_transfers(const Program& program, const CostTable& costs, CommunicatorPlan& plan) {
   const Use use = use_of_transfers(program.policy);
   const std::vector<RankId> all = ranks_of(program.routes);
   std::map<std::vector<RankId>, std::uint32_t> known;  // in order of members
   for (const Route& route : program.routes)
     known[members_of({route.source, route.destination}, use, all)] = 0;
-  const int ctas = use == Use::All ? kAllRanksCtas : kEdgeCtas;
+  const int ctas = use == Use::All ? kAllRanksCtas : kLeastEdgeCtas;
   for (auto& [members, index] : known) {
     index = static_cast<std::uint32_t>(plan.communicators.size());
     plan.communicators.push_back({use, members, ctas});
   }
   for (const Route& route : program.routes)
     plan.of_route.push_back(known.at(members_of({route.source, route.destination}, use, all)));
+  plan_ctas(program, costs, plan);
 }
 
 void plan_collectives(const Program& program, CommunicatorPlan& plan) {
@@ -133,11 +150,16 @@ std::vector<std::uint32_t> CommunicatorPlan::joined_by(RankId rank) const {
   return joined;
 }
 
-CommunicatorPlan communicators_of(const Program& program) {
+int ctas_for(double bytes_per_second) {
+  const double ctas = std::ceil(bytes_per_second / kBytesPerSecondOfCta);
+  return static_cast<int>(std::clamp(ctas, double{kLeastEdgeCtas}, double{kMostEdgeCtas}));
+}
+
+CommunicatorPlan communicators_of(const Program& program, const CostTable& costs) {
   const std::vector<std::string> refusals = refusals_of(program);
   if (!refusals.empty()) throw InputError(refusals.front());
   CommunicatorPlan plan;
-  plan_transfers(program, plan);
+  plan_transfers(program, costs, plan);
   plan_collectives(program, plan);
   plan_warm_ups(program, plan);
   return plan;

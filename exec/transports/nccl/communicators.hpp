@@ -1,6 +1,6 @@
 // Which communicators a Program needs from NCCL, who is in each, and the order in which they are
-// made and connected. Plain data, a function of the Program alone: every process works it out for
-// itself and all come to the same, so nothing but the unique ids has to be exchanged.
+// made and connected. Plain data, a function of the Program and its costs: every process works it
+// out for itself and all come to the same, so nothing but the unique ids has to be exchanged.
 //
 // A communicator of NCCL serves a rank's operations first in, first served, whatever stream they
 // are on (NCCL 2.28 enqueue.cc: ncclLaunchPrepare makes each launch wait for the communicator's own
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/base/units.hpp"
+#include "core/costs/costs.hpp"
 #include "core/program/program.hpp"
 
 namespace pipewright::exec::nccl {
@@ -56,9 +57,12 @@ struct CommunicatorPlan {
   std::vector<std::uint32_t> joined_by(RankId rank) const;
 };
 
-/// Throws InputError with the first of refusals_of() (exec/transports/nccl/policy_support.hpp).
-/// O(instructions).
-CommunicatorPlan communicators_of(const Program& program);
+/// `costs` has the rates of the links, by which CTAs are chosen. Throws InputError with the first
+/// of refusals_of() (exec/transports/nccl/policy_support.hpp). O(instructions).
+CommunicatorPlan communicators_of(const Program& program, const CostTable& costs);
+
+/// CTAs that carry so many bytes a second in one direction of a link; 0: nobody knows the rate.
+int ctas_for(double bytes_per_second);
 
 /// "edge 0 to 1", "pair 0 1", "all ranks", "replicas 0 2".
 std::string name_of(const Communicator& communicator);

@@ -16,6 +16,20 @@ constexpr auto kPoll = std::chrono::microseconds(20);
 constexpr std::int64_t kCloseNs = 5'000'000'000;
 constexpr std::size_t kScratchBytes = 256;
 
+std::vector<std::string> names_of(const CommunicatorPlan& plan) {
+  std::vector<std::string> names;
+  for (const Communicator& communicator : plan.communicators)
+    names.push_back(name_of(communicator));
+  return names;
+}
+
+/// Of the GPU that the thread has entered.
+std::int64_t free_bytes(const pipewright_cuda& cuda) {
+  std::int64_t free_now = 0, total = 0;
+  cuda::require(cuda, cuda.memory(&free_now, &total));
+  return free_now;
+}
+
 }  // namespace
 
 RankLink::RankLink(const pipewright_nccl& nccl, const Program& program,
@@ -28,6 +42,7 @@ RankLink::RankLink(const pipewright_nccl& nccl, const Program& program,
       end_(program.rank_begin[static_cast<std::size_t>(rank.value) + 1]),
       between_(std::move(between)),
       lanes_(lane_table(program)),
+      names_(names_of(plan)),
       places_(places_in_flight(program, rank)),
       communicators_(plan.communicators.size(), nullptr) {
   begin_step();
@@ -70,11 +85,15 @@ void RankLink::join(DeviceSide device, const std::vector<UniqueId>& ids) {
   streams_ = {queue.computing()};
   for (auto lane = first + 1; program_.policy.issue == Issue::Stream && lane < past; ++lane)
     streams_.push_back(cuda::required(*cuda_, cuda_->stream(queue.site().partition)));
+  const Buffer scratch = device_.queue->memory().take(kScratchBytes);
+  queue.clear(scratch.at(), kScratchBytes);
+  const std::int64_t free_before = free_bytes(*cuda_);
   for (const std::uint32_t c : plan_.joined_by(rank_)) make(c, ids[c]);
   for (const WarmUp& one : plan_.warm_ups) {
-    if (communicators_[one.communicator] != nullptr) warm_up(one);
+    if (communicators_[one.communicator] != nullptr) warm_up(one, scratch);
   }
   queue.finish(device_.queue->record(queue.computing()), between_);
+  library_bytes_ = std::max<std::int64_t>(0, free_before - free_bytes(*cuda_));
 }
 
 void RankLink::make(std::uint32_t c, const UniqueId& id) {
@@ -82,19 +101,17 @@ void RankLink::make(std::uint32_t c, const UniqueId& id) {
   call(
       [&] {
         return nccl_.join(&communicators_[c], static_cast<int>(what.members.size()), id.data(),
-                          what.index_of(rank_), what.most_ctas, name_of(what).c_str());
+                          what.index_of(rank_), what.most_ctas, names_[c].c_str());
       },
       "making a communicator");
   settle(c);
 }
 
 /// An element over each edge in one group, or a sum of one element.
-void RankLink::warm_up(const WarmUp& what) {
+void RankLink::warm_up(const WarmUp& what, const Buffer& scratch) {
   void* const communicator = communicators_[what.communicator];
   void* const stream = device_.queue->computing();
   const int own = plan_.communicators[what.communicator].index_of(rank_);
-  const Buffer scratch = device_.queue->memory().take(kScratchBytes);
-  device_.queue->clear(scratch.at(), kScratchBytes);
   float* const element = scratch.floats();
   constexpr int kKind = PIPEWRIGHT_NCCL_FLOAT32;
   if (what.edges.empty()) {
@@ -159,7 +176,7 @@ void RankLink::abort() noexcept {
 
 void RankLink::begin_step() {
   waiting_.clear();
-  group_.clear();
+  batch_.clear();
   received_.clear();
   received_.resize(end_ - begin_);
   next_sum_ = 0;
@@ -177,6 +194,7 @@ void RankLink::issue(InstructionId end, PayloadPtr data) {
   const std::uint32_t communicator = communicator_of(end);
   waiting_[communicator].push_back({end, std::move(data), is_ready});
   flush(communicator);
+  if (ends_run(end)) close_batch();
 }
 
 void RankLink::provide(InstructionId send, PayloadPtr data) {
@@ -187,6 +205,7 @@ void RankLink::provide(InstructionId send, PayloadPtr data) {
     one.is_ready = true;
   }
   flush(communicator);
+  if (!is_grouped()) close_batch();
 }
 
 void RankLink::flush(std::uint32_t communicator) {
@@ -194,7 +213,7 @@ void RankLink::flush(std::uint32_t communicator) {
   while (!line.empty() && line.front().is_ready) {
     Waiting next = std::move(line.front());
     line.pop_front();
-    make_call(next.end, std::move(next.data));
+    prepare_call(next.end, std::move(next.data));
   }
 }
 
@@ -203,13 +222,23 @@ void* RankLink::stream_of(InstructionId end) const {
   return streams_[static_cast<std::size_t>(lanes_.number_of(lanes_.lane_of[end]))];
 }
 
-bool RankLink::begins_group(InstructionId end) const {
-  return program_.policy.issue == Issue::Grouped &&
-         (end == begin_ || !is_transfer(code(end - 1).kind));
+/// Whether the rank issues no transfer end right after this one.
+bool RankLink::ends_run(InstructionId end) const {
+  const bool at_start = code(end).has(Instruction::kAtStart);
+  InstructionId next = end + 1;
+  while (at_start && next < end_ && !code(next).has(Instruction::kAtStart)) ++next;
+  return next == end_ || !is_transfer(code(next).kind) ||
+         code(next).has(Instruction::kAtStart) != at_start;
 }
-bool RankLink::ends_group(InstructionId end) const {
-  return program_.policy.issue == Issue::Grouped &&
-         (end + 1 == end_ || !is_transfer(code(end + 1).kind));
+
+/// A batch holds one call of each communicator, and none whose end the new one waits for.
+void RankLink::make_room_in_batch(InstructionId end) {
+  if (is_grouped()) return;
+  const InstructionId place = places_.empty() ? kNoInstruction : places_[end - begin_];
+  const bool fits = std::none_of(batch_.begin(), batch_.end(), [&](const Made& made) {
+    return made.end == place || communicator_of(made.end) == communicator_of(end);
+  });
+  if (!fits) close_batch();
 }
 
 /// Behind what the compute lane has reached, and behind its data. The end whose place it takes
@@ -224,15 +253,12 @@ void RankLink::wait_for_turn(InstructionId end, const cuda::Event& ready) {
   if (ready != nullptr) queue.wait(stream, ready);
 }
 
-void RankLink::make_call(InstructionId end, PayloadPtr data) {
+void RankLink::prepare_call(InstructionId end, PayloadPtr data) {
+  make_room_in_batch(end);
   cuda::Queue& queue = *device_.queue;
   queue.enter();
-  const std::uint32_t c = communicator_of(end);
-  const Route& route = program_.routes[code(end).route];
-  const bool sends = is_send(code(end).kind);
-  const int peer = plan_.communicators[c].index_of(sends ? route.destination : route.source);
   std::unique_ptr<cuda::DevicePayload> payload;
-  if (sends) {
+  if (is_send(code(end).kind)) {
     payload.reset(dynamic_cast<cuda::DevicePayload*>(data.get()));
     if (payload == nullptr) throw RunError("NCCL sends what lies on a GPU, and this does not");
     static_cast<void>(data.release());
@@ -243,9 +269,15 @@ void RankLink::make_call(InstructionId end, PayloadPtr data) {
     wait_for_turn(end, queue.record(queue.arriving()));
     payload = std::make_unique<cuda::DevicePayload>(std::move(own), nullptr, rank_);
   }
-  if (begins_group(end)) call([&] { return nccl_.group_start(); }, "a group");
-  void* const stream = stream_of(end);
-  Made made{end, std::move(payload), device_.timeline->mark(stream)};
+  batch_.push_back({end, std::move(payload), device_.timeline->mark(stream_of(end))});
+}
+
+void RankLink::make_call(const Made& made) {
+  const std::uint32_t c = communicator_of(made.end);
+  const Route& route = program_.routes[code(made.end).route];
+  const bool sends = is_send(code(made.end).kind);
+  const int peer = plan_.communicators[c].index_of(sends ? route.destination : route.source);
+  void* const stream = stream_of(made.end);
   cuda::DevicePayload& message = *made.payload;
   constexpr int kKind = PIPEWRIGHT_NCCL_BYTES;
   call(
@@ -255,16 +287,19 @@ void RankLink::make_call(InstructionId end, PayloadPtr data) {
                      : nccl_.receive(message.data(), message.size(), kKind, peer, communicators_[c],
                                      stream);
       },
-      program_.text(end).c_str());
-  if (program_.policy.issue != Issue::Grouped) {
-    settle(c);
-    return finish_call(std::move(made));
-  }
-  group_.push_back(std::move(made));
-  if (!ends_group(end)) return;
-  call([&] { return nccl_.group_end(); }, "a group");
-  settle(c);
-  for (Made& one : std::exchange(group_, {})) finish_call(std::move(one));
+      program_.text(made.end).c_str());
+}
+
+void RankLink::close_batch() {
+  if (batch_.empty()) return;
+  device_.queue->enter();
+  std::vector<Made> batch = std::exchange(batch_, {});
+  const bool is_group = batch.size() > 1 || is_grouped();
+  if (is_group) call([&] { return nccl_.group_start(); }, "a group");
+  for (const Made& made : batch) make_call(made);
+  if (is_group) call([&] { return nccl_.group_end(); }, "a group");
+  for (const Made& made : batch) settle(communicator_of(made.end));
+  for (Made& made : batch) finish_call(std::move(made));
 }
 
 cuda::Event RankLink::note_call(InstructionId id, cuda::Event start) {

@@ -5,7 +5,10 @@
 // and count may be asked by any thread.
 //
 // Communicators do not block: after each call the rank polls until NCCL has taken it, so a stopped
-// run gets out of it. What fails is a RunError with NCCL's words.
+// run gets out of it. NCCL starts a thread for each call then, or for each group of calls, so ends
+// that the list has one after another are one group, as long as each is on a communicator of its
+// own: calls of one communicator in a group would end together, which is not what the list says.
+// What fails is a RunError with NCCL's words.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "exec/devices/cuda/payload.hpp"
@@ -49,6 +53,8 @@ class RankLink {
   void issue(InstructionId end, PayloadPtr data);
   void provide(InstructionId send, PayloadPtr data);
   bool is_called(InstructionId end) const;
+  /// Makes the calls that are held back for a group. Before the rank waits for one of them.
+  void close_batch();
   PayloadPtr take(InstructionId recv);
 
   /// What this rank brings to a REDUCE_GRAD that NCCL sums.
@@ -60,6 +66,8 @@ class RankLink {
   PartPtr sum(InstructionId member);
   /// Throws RunError if a communicator has failed behind our back.
   void look_at_communicators();
+  /// What NCCL has taken of the GPU's memory, as far as the driver tells.
+  std::int64_t library_bytes() const { return library_bytes_; }
 
   /// Any thread. Ends what is under way on all communicators, for good.
   void abort() noexcept;
@@ -72,7 +80,7 @@ class RankLink {
     PayloadPtr data;
     bool is_ready;
   };
-  /// A call that NCCL has, before the event behind it is recorded.
+  /// A call that is to be made, until the event behind it is recorded.
   struct Made {
     InstructionId end;
     std::unique_ptr<cuda::DevicePayload> payload;
@@ -82,16 +90,18 @@ class RankLink {
   const Instruction& code(InstructionId id) const { return program_.code[id]; }
   std::uint32_t communicator_of(InstructionId end) const { return plan_.of_route[code(end).route]; }
   void* stream_of(InstructionId end) const;
-  bool begins_group(InstructionId end) const;
-  bool ends_group(InstructionId end) const;
+  bool is_grouped() const { return program_.policy.issue == Issue::Grouped; }
+  bool ends_run(InstructionId end) const;
 
   void make(std::uint32_t communicator, const UniqueId& id);
-  void warm_up(const WarmUp& what);
+  void warm_up(const WarmUp& what, const Buffer& scratch);
   void settle(std::uint32_t communicator);
   /// A call of NCCL under the lock; Stopped by `between` if it was aborted.
   void call(const std::function<int()>& function, const char* what);
   void flush(std::uint32_t communicator);
-  void make_call(InstructionId end, PayloadPtr data);
+  void make_room_in_batch(InstructionId end);
+  void prepare_call(InstructionId end, PayloadPtr data);
+  void make_call(const Made& made);
   void wait_for_turn(InstructionId end, const cuda::Event& ready);
   void finish_call(Made made);
   cuda::Event note_call(InstructionId id, cuda::Event start);
@@ -104,13 +114,17 @@ class RankLink {
   const InstructionId begin_, end_;
   const std::function<void()> between_;
   const LaneTable lanes_;
+  /// By communicator: NCCL keeps the pointers, and reads them on threads of its own
+  /// (init.cc, ncclProfilerPluginInit).
+  const std::vector<std::string> names_;
+  std::int64_t library_bytes_ = 0;
   DeviceSide device_;
   const pipewright_cuda* cuda_ = nullptr;  // the device goes before the link does
   int gpu_ = 0;
   std::vector<void*> streams_;                            // by lane; 0 is the queue's own
   const std::vector<InstructionId> places_;               // places_in_flight()
   std::map<std::uint32_t, std::deque<Waiting>> waiting_;  // by communicator: first in, first called
-  std::vector<Made> group_;                               // under way
+  std::vector<Made> batch_;                               // prepared, and not made yet
   std::vector<PayloadPtr> received_;                      // by instruction of the list
   std::vector<InstructionId> sums_;                       // all REDUCE_GRADs of replicas, listed
   std::size_t next_sum_ = 0;                              // of sums_: those before are called

@@ -52,7 +52,7 @@ cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl&
                        std::to_string(cuda.gpus()) + " GPUs; start fewer on it");
   mpi::MpiTransport inner(program, local::real_messages(program, costs), link,
                           options.verify_payloads);
-  NcclTransport transport(nccl, program, inner);
+  NcclTransport transport(nccl, program, costs, inner);
   return run_over(transport, cuda, program, costs, training, options, gpu);
 }
 

@@ -32,9 +32,10 @@ std::vector<UniqueId> ids_of(const pipewright_nccl& nccl, const CommunicatorPlan
 }  // namespace
 
 NcclTransport::NcclTransport(const pipewright_nccl& nccl, const Program& program,
-                             std::unique_ptr<Transport> own, Transport* inner)
+                             const CostTable& costs, std::unique_ptr<Transport> own,
+                             Transport* inner)
     : program_(program),
-      plan_(communicators_of(program)),
+      plan_(communicators_of(program, costs)),
       own_(std::move(own)),
       inner_(own_ != nullptr ? *own_ : *inner),
       times_(program.code.size()),
@@ -49,12 +50,13 @@ NcclTransport::NcclTransport(const pipewright_nccl& nccl, const Program& program
 NcclTransport::NcclTransport(const pipewright_nccl& nccl, const Program& program,
                              const CostTable& costs)
     : NcclTransport(
-          nccl, program,
+          nccl, program, costs,
           std::make_unique<local::LocalTransport>(program, local::real_messages(program, costs)),
           nullptr) {}
 
-NcclTransport::NcclTransport(const pipewright_nccl& nccl, const Program& program, Transport& inner)
-    : NcclTransport(nccl, program, nullptr, &inner) {}
+NcclTransport::NcclTransport(const pipewright_nccl& nccl, const Program& program,
+                             const CostTable& costs, Transport& inner)
+    : NcclTransport(nccl, program, costs, nullptr, &inner) {}
 
 NcclTransport::~NcclTransport() = default;
 
@@ -62,6 +64,7 @@ void NcclTransport::attach(RankId rank, cuda::Device& device) {
   link(rank).join({&device.queue(), &device.timeline(),
                    [&device](InstructionId recv) { return device.message_bytes(recv); }},
                   ids_);
+  device.note_transport_bytes(link(rank).library_bytes());
   device.leave_sums_to_transport();
 }
 
@@ -102,6 +105,7 @@ void NcclTransport::provide(RankId rank, InstructionId send, PayloadPtr data) {
 void NcclTransport::wait(RankId rank, InstructionId id) {
   if (!is_nccls(rank, id)) return inner_.wait(rank, id);
   throw_if_stopped();
+  link(rank).close_batch();
   while (!link(rank).is_called(id)) inner_.sleep_until(rank, now() + kPollNs);
 }
 

@@ -28,7 +28,8 @@ class NcclTransport final : public Transport {
   NcclTransport(const pipewright_nccl& nccl, const Program& program, const CostTable& costs);
   /// The ranks live where `inner` says, which must outlive it. Where they are several processes all
   /// of them make it alike, and it waits for them: they share the communicators' ids.
-  NcclTransport(const pipewright_nccl& nccl, const Program& program, Transport& inner);
+  NcclTransport(const pipewright_nccl& nccl, const Program& program, const CostTable& costs,
+                Transport& inner);
   ~NcclTransport() override;
 
   /// By the rank's thread, before its first step: joins its communicators. Waits for all ranks.
@@ -55,8 +56,8 @@ class NcclTransport final : public Transport {
   void report(Timeline& timeline, Progress& progress) const override;
 
  private:
-  NcclTransport(const pipewright_nccl& nccl, const Program& program, std::unique_ptr<Transport> own,
-                Transport* inner);
+  NcclTransport(const pipewright_nccl& nccl, const Program& program, const CostTable& costs,
+                std::unique_ptr<Transport> own, Transport* inner);
   /// Served by NCCL; a sum from when its part was brought.
   bool is_nccls(RankId rank, InstructionId id) const {
     return is_transfer(program_.code[id].kind) ||

@@ -33,6 +33,11 @@ CostTable sizes(int stages, std::int64_t message, std::int64_t parameters = 0) {
   return costs;
 }
 
+/// Over links of unknown rate.
+CommunicatorPlan communicators_of(const Program& program) {
+  return nccl::communicators_of(program, CostTable::uniform(program.stages, {}));
+}
+
 constexpr const char* kTwoRanks = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
 
 /// "ncclSend 1SEND_F0 @to 1 <0F0": the stream, and the calls whose events it waits for.
@@ -94,6 +99,24 @@ TEST(Communicators, CollectivesHaveOneForEachSetOfRanks) {
   const DeviceShare share = share_of(plan, RankId(2));
   EXPECT_EQ(share.communicators, 4);
   EXPECT_EQ(share.ctas, 4 + 4 + 16 + 16);
+}
+
+/// 20 to 25 GB/s for each: NVLink 4 and 3, a network's port, and what nobody knows.
+TEST(Communicators, HaveTheCtasThatTheirLinkCanFeed) {
+  EXPECT_EQ(ctas_for(450e9), 16);
+  EXPECT_EQ(ctas_for(300e9), 12);
+  EXPECT_EQ(ctas_for(50e9), 4);
+  EXPECT_EQ(ctas_for(0), 4);
+  CostTable costs = sizes(2, 4096);
+  costs.every_route.bytes_per_second = 450e9;
+  costs.route_of_edge.assign(4, {{}, 50e9, {}});
+  costs.route_of_edge[1] = costs.every_route;  // from rank 0 to rank 1
+  const StepCalls step = calls_of(program_of(kTwoRanks), costs);
+  EXPECT_EQ(step.plan.communicators[0].most_ctas, 16);
+  EXPECT_EQ(step.plan.communicators[1].most_ctas, 4);
+  const CommunicatorPlan shared =
+      nccl::communicators_of(program_of(kTwoRanks, {.channel = Channel::Pair}), costs);
+  EXPECT_EQ(shared.communicators[0].most_ctas, 16) << "the faster of its two directions";
 }
 
 TEST(Communicators, FirstUseLeavesTheConnectingToTheCalls) {

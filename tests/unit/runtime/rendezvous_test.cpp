@@ -386,7 +386,8 @@ TEST(Rendezvous, EndsWhenItIsInterrupted) {
 TEST(UniqueIds, AreMadeOnceAndAreTheSameForAllMembers) {
   const Program program =
       lower(read_order_csv("0F0,0B0\n1F0,1B0\n2F0,2B0\n3F0,3B0\n", "order.csv"), {});
-  const nccl::CommunicatorPlan plan = nccl::communicators_of(program);
+  const nccl::CommunicatorPlan plan =
+      nccl::communicators_of(program, CostTable::uniform(program.stages, {}));
   const JobPlace job{.processes = 2, .host = "127.0.0.1", .port = free_port(), .folder = {}};
   std::vector<std::vector<nccl::UniqueId>> ids(2);
   {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "core/base/error.hpp"
 #include "exec/devices/cuda/module.hpp"
@@ -93,6 +94,53 @@ TEST_F(CudaPool, GuardsEveryBlockWithWhatTheSourceSays) {
   pool.take(8).reset();
   const Buffer again = pool.take(8);
   EXPECT_EQ(waited_, std::vector<void*>{last_use.get()});
+}
+
+/// An event belongs to the place where it is made, which only the pool's thread may enter.
+TEST_F(CudaPool, GuardsABlockThatAnotherThreadHasDroppedWhenItIsTakenAgain) {
+  PoolSource from = source();
+  const Event last_use = event();
+  std::vector<std::thread::id> asked;
+  from.after_use = [&] {
+    asked.push_back(std::this_thread::get_id());
+    return last_use;
+  };
+  Pool pool(from);
+  Buffer block = pool.take(8);
+  std::thread([dropped = std::move(block)]() mutable { dropped.reset(); }).join();
+  EXPECT_TRUE(asked.empty());
+  block = pool.take(8);
+  EXPECT_EQ(asked, std::vector<std::thread::id>{std::this_thread::get_id()});
+  EXPECT_EQ(waited_, std::vector<void*>{last_use.get()});
+  EXPECT_EQ(allocated_, 1);
+}
+
+TEST_F(CudaPool, GivesUnusedBlocksBackWhereTheSourceHasNoMemoryLeft) {
+  PoolSource from = source();
+  std::int64_t left = 300;
+  std::vector<void*> over;
+  from.allocate = [&](std::size_t bytes) {
+    if (left < static_cast<std::int64_t>(bytes)) throw RunError("no memory");
+    left -= static_cast<std::int64_t>(bytes);
+    return std::malloc(bytes);
+  };
+  from.release = [&](void* at) {
+    left += 100;
+    std::free(at);
+  };
+  from.before_release = [&](const Event& guard) { over.push_back(guard.get()); };
+  Pool pool(from);
+  const Event reader = event();
+  Buffer a = pool.take(100), b = pool.take(100);
+  const Buffer kept = pool.take(100);
+  Pool::guard(a, reader);
+  a.reset();
+  b.reset();
+  const Buffer larger = pool.take(200);
+  EXPECT_EQ(over, std::vector<void*>{reader.get()});
+  EXPECT_EQ(pool.figures().reserved_bytes, 300);
+  EXPECT_EQ(pool.figures().live_bytes, 300);
+  EXPECT_THROW(static_cast<void>(pool.take(100)), RunError) << "nothing is unused any more";
 }
 
 TEST_F(CudaPool, GivesItsMemoryBackWhenPoolAndHandlesAreGone) {
@@ -209,6 +257,15 @@ TEST(CudaRefusals, NameWhatNoGpuTrainsYet) {
   training.training = setting.training;
   training.training.mode = RunMode::Evaluate;
   EXPECT_NE(refusal_of(program, training).find("evaluate"), std::string::npos);
+}
+
+TEST(CudaModule, AsksForAllConnectionsUnlessTheUserHasSaidOtherwise) {
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  static_cast<void>(why_no_gpu());
+  EXPECT_STREQ(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "4", 1);
+  static_cast<void>(why_no_gpu());
+  EXPECT_STREQ(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "4");
 }
 
 TEST(CudaModule, SaysWhatIsMissingOrIsThere) {
