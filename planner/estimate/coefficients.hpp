@@ -26,7 +26,11 @@ struct DeviceRates {
   double memory_efficiency = 0;         // of the data sheet, in kernels that stream
   double link_efficiency = 1;           // of the links in a node, where their rate is a nominal one
   double faster_in_8_bits = 0;          // dense products, against those of 16 bits; 0: it has none
+  double watts = 0;                     // what the data sheet lets it take
 
+  /// Long products run into the limit of power before that of the peak: what devices of one process
+  /// of manufacture reach of their peaks is in proportion to this, in joules an operation.
+  constexpr double joules_of_peak() const { return watts / peak_flops; }
   /// Of dense products of numbers of so many bytes, in operations per second.
   double product_rate(double bytes) const {
     return peak_flops * matmul_efficiency * (bytes < 2 ? faster_in_8_bits : 1);

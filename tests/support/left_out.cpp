@@ -15,7 +15,8 @@ namespace {
 
 // What is fitted: the logarithms of two efficiencies of each kind of device, of products and of
 // memory (T4: of the links, which are behind a PCI Express bus), and of the host's time to start a
-// kernel under two generations of frameworks.
+// kernel under two generations of frameworks. Of devices of one process of manufacture the first
+// is fitted for one, and the others reach what their power allows against it.
 constexpr std::array kKinds{"T4", "V100", "A100", "Hopper", "Blackwell"};
 constexpr std::size_t kOfDevices = 2 * kKinds.size(), kFitted = kOfDevices + 2;
 using Values = std::array<double, kFitted>;
@@ -27,6 +28,16 @@ std::size_t kind_of(std::string_view device) {
   return device.starts_with("H") ? 3 : 4;
 }
 
+/// What a device's products reach of its peak against the one of its process that is fitted.
+double by_power(const planner::DeviceRates& device) {
+  const std::size_t kind = kind_of(device.name);
+  if (kind == 2 || kind == 3) return 1;
+  const planner::DeviceRates fitted = planner::device_rates(kind == 4 ? "B200" : "V100");
+  return device.joules_of_peak() / fitted.joules_of_peak();
+}
+/// T4 and V100 are of one process.
+std::size_t products_of(std::size_t kind) { return kind == 0 ? 2 : 2 * kind; }
+
 std::size_t launches_of(const FrameworkTraits& framework) {
   return framework.flash_attention ? kOfDevices + 1 : kOfDevices;
 }
@@ -35,11 +46,15 @@ std::size_t launches_of(const FrameworkTraits& framework) {
 constexpr double kDeviceDeviation = 0.25, kLaunchDeviation = 0.6;
 constexpr double kMeanProducts = 0.7, kMeanMemory = 0.7, kMeanLaunch = 18e-6;
 constexpr double kMeanDeviation = 0.25;
+/// Of links without peer access: what goes from device to device goes into the host's memory and
+/// out of it again.
+constexpr double kMeanLinks = 0.5;
 /// How far a source's rows may all be off for reasons of its own; each source counts once.
 constexpr double kSourceDeviation = 0.15;
 /// Errors beyond this count less and less (Student's t with one degree of freedom).
 constexpr double kFarError = 0.3;
 constexpr std::size_t kMostRowsOfSource = 48;
+constexpr double kMostOfPeak = 0.95;
 constexpr int kRounds = 10;
 constexpr double kSlopeStep = 0.02;
 
@@ -60,7 +75,8 @@ MeasuredCase with_values(MeasuredCase row, const Values& values) {
   for (planner::NodeRates& node : row.machine.nodes) {
     const std::size_t kind = kind_of(node.device.name);
     const double second = std::exp(values[2 * kind + 1]);
-    node.device.matmul_efficiency = std::exp(values[2 * kind]);
+    node.device.matmul_efficiency =
+        std::min(kMostOfPeak, std::exp(values[products_of(kind)]) * by_power(node.device));
     if (has_links_of_its_own(kind)) {
       node.inside_bytes_per_second *= second / node.device.link_efficiency;
       node.device.link_efficiency = second;
@@ -91,8 +107,9 @@ double deviation_of(const MeasuredCase& row, const Values& values) {
 std::vector<std::size_t> values_of(const MeasuredCase& row) {
   std::set<std::size_t> used{launches_of(row.framework)};
   for (const planner::NodeRates& node : row.machine.nodes) {
-    used.insert(2 * kind_of(node.device.name));
-    used.insert(2 * kind_of(node.device.name) + 1);
+    const std::size_t kind = kind_of(node.device.name);
+    used.insert(products_of(kind));
+    used.insert(2 * kind + 1);
   }
   return {used.begin(), used.end()};
 }
@@ -130,7 +147,7 @@ bool has_own_prior(std::size_t value) {  // links of T4: as nominal, if nothing 
 }
 
 double prior_mean(std::size_t value, const Means& means) {
-  return has_own_prior(value) ? 0 : means.of[like_of(value)];
+  return has_own_prior(value) ? std::log(kMeanLinks) : means.of[like_of(value)];
 }
 
 double prior_deviation(std::size_t value) {
@@ -186,8 +203,6 @@ Values stepped(const std::vector<Row>& rows, const Values& values, const Means& 
   }
   return step;
 }
-
-constexpr double kMostOfPeak = 0.95;
 
 Values fitted_to(const std::vector<Row>& rows) {
   std::set<std::size_t> known;
@@ -268,7 +283,7 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
       result.deviations.push_back(deviation_of(*row, without[out]));
       for (const planner::NodeRates& node : row->machine.nodes) {
         const std::size_t kind = kind_of(node.device.name);
-        if (seen[out].count(2 * kind) == 0) unseen.insert(kKinds[kind]);
+        if (seen[out].count(2 * kind + 1) == 0) unseen.insert(kKinds[kind]);
       }
     }
     result.unseen.assign(unseen.begin(), unseen.end());

@@ -26,6 +26,19 @@ ParallelSetup setup_of(int tensor, int data, int pipeline, int micro_batches) {
   return setup;
 }
 
+TEST(DeviceRates, BlackwellsMultiplyAsFarAsTheirPowerAllows) {
+  // B200: 0.53 of 2,250e12 with 1,000 W. The peaks of the others do not matter, their watts do.
+  const double b200 = device_rates("B200").product_rate(2);
+  EXPECT_NEAR(b200, 1192.5e12, 1e6);
+  EXPECT_NEAR(device_rates("GB300").product_rate(2), 1.4 * b200, 1e6);
+  EXPECT_NEAR(device_rates("GB200").product_rate(2), 1.2 * b200, 1e6);
+  EXPECT_NEAR(device_rates("B300").product_rate(2), 1.1 * b200, 1e6);
+  EXPECT_NEAR(device_rates("GB300").product_rate(1), 2.8 * b200, 1e6);
+  // T4 and V100 are of one process: 70 W of 300 W for 65e12 of 125e12 operations a second.
+  EXPECT_NEAR(device_rates("T4").joules_of_peak() / device_rates("V100").joules_of_peak(), 0.4487,
+              1e-4);
+}
+
 TEST(MatmulSeconds, CountsWholeWavesOfTiles) {
   const DeviceRates device = plain_device();
   const double depth = 1024, start = kMatmulStartDepth;
