@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
   bind_verdicts(module);
   bind_pytorch(module);
   bind_measured(module);
+  bind_models(module);
   bind_timelines(module);
   bind_searches(module);
 }

@@ -12,6 +12,7 @@ ALL = (
     "like_the_command",
     "plans",
     "documented",
+    "torch_capture",
     "torch_check",
     "torch_documented",
     "torch_missing",

@@ -1,5 +1,6 @@
 """In PyTorch's hands: the user's own model and processes, run by PyTorch, in an order of ours.
 
+capture   the model as layers that a plan can cut, with what each costs
 check     will this schedule hang, or mix up messages, on this group?
 schedule  an order or a plan as a schedule object of PyTorch's runtime
 split     the stages of a plan
@@ -8,9 +9,10 @@ record    what ran, as a trace
 PyTorch is imported at the first use. See docs/python.md.
 """
 
+from .capturing import Captured, capture
 from .checking import check, preset
 from .recording import record
 from .running import schedule
 from .splitting import split
 
-__all__ = ["check", "preset", "record", "schedule", "split"]
+__all__ = ["Captured", "capture", "check", "preset", "record", "schedule", "split"]

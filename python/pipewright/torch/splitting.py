@@ -7,6 +7,7 @@ from typing import Any, Sequence
 
 from .._core import Plan
 from ..errors import InputError
+from .capturing import Captured, named_children
 from .groups import group_or_default
 from .installed import require_torch
 
@@ -14,12 +15,14 @@ from .installed import require_torch
 def named_layers(model: Any) -> list[tuple[str, Any]]:
     """The layers with the names that they have in the model."""
     torch = require_torch()
+    if isinstance(model, Captured):
+        return [(name.replace(".", "_"), layer) for name, layer in model.layers]
     if isinstance(model, torch.nn.Module):
         if isinstance(model, (torch.nn.Sequential, torch.nn.ModuleList)):
-            return list(model.named_children())
+            return named_children(model)
         raise InputError(
             f"split() takes a chain of layers, a torch.nn.Sequential or a list, and the model is a "
-            f"{type(model).__name__}; list its layers"
+            f"{type(model).__name__}; list its layers, or capture() them"
         )
     layers = [(str(place), layer) for place, layer in enumerate(model)]
     for place, layer in layers:
@@ -65,8 +68,8 @@ def require_mesh(plan: Plan, size: int) -> None:
 def split(model: Any, plan: Plan, *, device: Any = None, group: Any = None) -> list[Any]:
     """This rank's PipelineStages of a model, cut as the plan says, in the order of their numbers.
 
-    model is a torch.nn.Sequential, or a list of layers that follow one another; its layers are those of the plan's
-    model, one by one. Only this rank's go to the device (the one where they are, unless it is given), and they keep
+    model is a torch.nn.Sequential, a list of layers that follow one another, or what capture() made of a model; its
+    layers are those of the plan's model, one by one. Only this rank's go to the device (the one where they are, unless it is given), and they keep
     their names. The group is the pipeline's; without one it is that of all processes.
     """
     torch = require_torch()

@@ -1,0 +1,284 @@
+"""capture(): a PyTorch model as a chain of layers, with what each computes, holds and keeps."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._core import model_document
+from ..errors import InputError
+from .counting import Counted, counted, tensors_in
+from .cutting import chain_of
+from .installed import require_torch
+from .places import is_within, quietly, sentence_of
+from .unchanged import as_it_was
+
+WIDEST = 1 << 20  # of a row in a model.json
+
+
+@dataclass
+class Captured:
+    """A model as split(), measure() and a job take it."""
+
+    name: str
+    layers: list[tuple[str, Any]]  # names, and modules that share the model's own parameters
+    model: dict[str, Any]  # model.json
+    example: tuple[Any, ...]
+    inputs: list[str]  # such as "tokens: int64 [2, 128]"
+    outputs: list[str]
+    tied: list[list[str]]  # names of parameters that are one
+    remarks: list[str] = field(default_factory=list)  # which modules became one layer, and why
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Of the example."""
+        return int(self.example[0].shape[0])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict for each layer, such as a pandas.DataFrame takes: name, in, out, weights, operations, kept."""
+        keys = ("name", "in", "out", "weights", "operations", "kept")
+        return [{key: layer.get(key, 0) for key in keys} for layer in self.model["layers"]]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model.json that a job names."""
+        with open(path, "w") as file:
+            json.dump(self.model, file, indent=2)
+            file.write("\n")
+
+    def __repr__(self) -> str:
+        weights = sum(layer["weights"] for layer in self.model["layers"])
+        return f"<Captured {self.name}: {len(self.layers)} layers, {weights:,} weights>"
+
+
+def described(name: str, tensor: Any) -> str:
+    return f"{name}: {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def example_of(example: Any) -> tuple[Any, ...]:
+    torch = require_torch()
+    inputs = tuple(example) if isinstance(example, (tuple, list)) else (example,)
+    for place, one in enumerate(inputs):
+        if not isinstance(one, torch.Tensor) or one.dim() == 0:
+            raise InputError(
+                f"example: input {place} is a {type(one).__name__} without a micro-batch; give the tensors that the "
+                "model is called with, samples first"
+            )
+    if len({one.shape[0] for one in inputs}) != 1:
+        raise InputError(
+            f"example: inputs of {', '.join(str(one.shape[0]) for one in inputs)} samples; give as many in each"
+        )
+    return inputs
+
+
+def tied_names(model: Any) -> list[list[str]]:
+    owners: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owners.setdefault(id(parameter), []).append(name)
+    return [names for names in owners.values() if len(names) > 1]
+
+
+def named_children(model: Any) -> list[tuple[str, Any]]:
+    """Of a Sequential: its modules by place, one of them perhaps in several."""
+    return list(zip(model._modules, model))
+
+
+def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[list[tuple[str, Any]], list[str]]:
+    """By torch.export, for micro-batches of any size where the model allows it."""
+    torch = require_torch()
+    sizes = tuple({0: torch.export.Dim.AUTO} for _ in inputs)
+    with quietly():
+        program = torch.export.export(model, inputs, dynamic_shapes=sizes, strict=False)
+    try:
+        module = program.module(check_guards=False)
+    except TypeError:  # before 2.9 there are none
+        module = program.module()
+    chain = chain_of(module, model, together)
+    remarks = [f"{first} to {last} are one layer: {why}" for first, last, why in chain.joined]
+    size = next(node.meta["val"].shape[0] for node in module.graph.nodes if node.op == "placeholder")
+    if isinstance(size, int):
+        remarks.append(f"the layers are for micro-batches of {size} samples alone")
+    return chain.layers, remarks
+
+
+def called_chain(model: Any, inputs: tuple[Any, ...]) -> list[tuple[str, Any]]:
+    """The model's own modules, where each is called with what the one before returned. InputError where they are not."""
+    torch = require_torch()
+    calls: list[tuple[str, Any, Any, Any]] = []
+    handles = [
+        child.register_forward_hook(
+            lambda module, given, result, name=name: calls.append((name, module, given, result))
+        )
+        for name, child in model.named_children()
+    ]
+    try:
+        with torch.no_grad():
+            passed: Any = inputs
+            result = model(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for name, _, given, returned in calls:
+        if len(given) != len(passed) or any(a is not b for a, b in zip(given, passed)):
+            raise InputError(f"its module {name} takes something else than what was made before it")
+        passed = (returned,)
+    if not calls or passed[0] is not result:
+        raise InputError("what it returns is not what its last module does")
+    return [(name, module) for name, module, _, _ in calls]
+
+
+def tied_layers(layers: list[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], list[str]]:
+    """Layers from the first to the last that use one parameter become one."""
+    nn = require_torch().nn
+    first_use: dict[int, int] = {}
+    spans: list[tuple[int, int, str]] = []
+    for place, (name, layer) in enumerate(layers):
+        for key, parameter in layer.named_parameters():
+            first = first_use.setdefault(id(parameter), place)
+            if first != place:
+                spans.append((first, place, f"{name}.{key}"))
+    joined: list[tuple[str, Any]] = []
+    remarks, place = [], 0
+    while place < len(layers):
+        end, why = place + 1, ""
+        for first, last, tie in sorted(spans):
+            if place <= first < end and last >= end:
+                end, why = last + 1, tie
+        if why:
+            inner = layers[place:end]
+            name = f"{inner[0][0]} to {inner[-1][0]}"
+            joined.append((name, nn.Sequential(*[layer for _, layer in inner])))
+            remarks.append(f"{inner[0][0]} to {inner[-1][0]} are one layer: they share {why}")
+        else:
+            joined.append(layers[place])
+        place = end
+    return joined, remarks
+
+
+def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[list[tuple[str, Any]], list[str]]:
+    """The layers, and remarks. InputError where the model is no chain that is known."""
+    nn = require_torch().nn
+    if isinstance(model, nn.Sequential):
+        layers, remarks = named_children(model), []
+        return tied_layers(layers) if together else (layers, remarks)
+    try:
+        return exported_chain(model, inputs, together)
+    except Exception as error:  # whatever the tracing of any model may raise
+        reason = sentence_of(error)
+        if is_within(error, type(model).forward):
+            raise InputError(f"{type(model).__name__} cannot be captured: {reason}") from error
+    try:
+        layers = called_chain(model, inputs)
+    except InputError as error:
+        raise InputError(f"{type(model).__name__} cannot be captured: {reason}; and {error}") from None
+    except Exception as error:
+        raise InputError(f"{type(model).__name__} does not run with this example: {sentence_of(error)}") from error
+    layers, remarks = tied_layers(layers) if together else (layers, [])
+    return layers, [f"its own modules are the layers, since torch.export refuses it: {reason}", *remarks]
+
+
+def count_layers(layers: list[tuple[str, Any]], inputs: tuple[Any, ...]) -> list[Counted]:
+    found = []
+    given = inputs
+    for place, (name, layer) in enumerate(layers):
+        found.append(counted(layer, given))
+        made = found[-1].output
+        if place + 1 < len(layers) and not isinstance(made, require_torch().Tensor):
+            raise InputError(f"layer {name} returns a {type(made).__name__}; between layers one tensor passes")
+        given = (made,)
+    return found
+
+
+def element_bytes(layers: list[tuple[str, Any]]) -> int:
+    for _, layer in layers:
+        for parameter in layer.parameters():
+            return int(parameter.element_size())
+    return 4
+
+
+def rows_of_sample(passing: list[Any], samples: int) -> int:
+    """Tokens, where all that passes between layers has them in its second place; else 1."""
+    lengths = {one.shape[1] if one.dim() == 3 else 1 for one in passing}
+    rows = lengths.pop() if len(lengths) == 1 else 1
+    widest = max((one.numel() // (samples * rows) for one in passing), default=1)
+    if widest <= WIDEST:
+        return rows
+    return math.gcd(*(one.numel() // samples for one in passing))
+
+
+def document_of(name: str, layers: list[tuple[str, Any]], costs: list[Counted], inputs: tuple[Any, ...]) -> dict[str, Any]:
+    """model.json: custom layers, their numbers for each row. A message's width is that of as many numbers of the
+    parameters' type as it has bytes for."""
+    samples, element = inputs[0].shape[0], element_bytes(layers)
+    passing = [cost.output for cost in costs[:-1]]
+    rows = rows_of_sample(passing, samples)
+    all_rows = samples * rows
+
+    def width(tensors: Any) -> int:
+        size = sum(one.numel() * one.element_size() for one in tensors_in(tensors))
+        return max(1, math.ceil(size / (element * all_rows)))
+
+    described_layers, given = [], width(inputs)
+    for (layer_name, layer), cost in zip(layers, costs):
+        described_layers.append(
+            {
+                "name": layer_name,
+                "kind": "custom",
+                "type": "torch",
+                "in": given,
+                "out": width(cost.output),
+                "weights": sum(parameter.numel() for parameter in layer.parameters() if parameter.requires_grad),
+                "operations": cost.operations / all_rows,
+                "kept": math.ceil(cost.kept / all_rows),
+            }
+        )
+        given = described_layers[-1]["out"]
+    document = {
+        "schema": "pipewright.model/1",
+        "name": name,
+        "loss": "mse",  # keeps nothing but the output, which is all that is known of the loss
+        "sequence": rows,
+        "bytes_per_element": element,
+        "layers": described_layers,
+    }
+    return dict(model_document(document))
+
+
+def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "together") -> Captured:
+    """The model as a chain of layers between which one tensor passes, by torch.export, else by its own modules.
+
+    example is a micro-batch: the tensor that the model is called with, or a tuple of them, samples first. A
+    torch.nn.Sequential is taken as it is. Modules past which another tensor goes, a skip connection, become one layer
+    (Captured.remarks says which); so do those from the first to the last that use one parameter, unless tied is
+    "apart": then a plan may put them into stages of their own, which split() refuses. The layers are modules that share
+    the model's parameters. InputError, with the place, for a model that is no such chain.
+    """
+    torch = require_torch()
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(f"capture() takes a torch.nn.Module, not a {type(model).__name__}")
+    if tied not in ("together", "apart"):
+        raise InputError(f'tied: expected "together" or "apart", got "{tied}"')
+    inputs = example_of(example)
+    with as_it_was([model]):
+        layers, remarks = chain(model, inputs, tied == "together")
+        try:
+            costs = count_layers(layers, inputs)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{type(model).__name__} does not run with this example: {sentence_of(error)}") from error
+    name = name or type(model).__name__
+    outputs = tensors_in(costs[-1].output)
+    return Captured(
+        name=name,
+        layers=layers,
+        model=document_of(name, layers, costs, inputs),
+        example=inputs,
+        inputs=[described(f"input {place}", one) for place, one in enumerate(inputs)],
+        outputs=[described(f"output {place}", one) for place, one in enumerate(outputs)],
+        tied=tied_names(model),
+        remarks=remarks,
+    )
