@@ -127,7 +127,10 @@ def even_cut(layers, stages):
 
 def step(pipeline, micro_batches):
     """One step of this rank; the losses of the last stage's rank, else none."""
-    tokens, targets = batch_of(micro_batches)
+    return step_on(pipeline, *batch_of(micro_batches))
+
+
+def step_on(pipeline, tokens, targets):
     own = {stage.stage_index for stage in stages_of(pipeline)}
     losses = []
     last = pipeline._num_stages - 1 in own
@@ -144,8 +147,12 @@ def difference(found, wanted):
 
 def traced(pipeline, micro_batches):
     """A step, and the actions that it ran, as the profiler saw them."""
+    return traced_step(pipeline, *batch_of(micro_batches))
+
+
+def traced_step(pipeline, tokens, targets):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        losses = step(pipeline, micro_batches)
+        losses = step_on(pipeline, tokens, targets)
     slices = [event for event in profile.events() if event.name.startswith("PP:")]
     return losses, [event.name[3:] for event in sorted(slices, key=lambda event: event.time_range.start)]
 

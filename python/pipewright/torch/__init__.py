@@ -1,6 +1,7 @@
 """In PyTorch's hands: the user's own model and processes, run by PyTorch, in an order of ours.
 
 capture   the model as layers that a plan can cut, with what each costs
+measure   what these layers cost here, as a profile
 check     will this schedule hang, or mix up messages, on this group?
 schedule  an order or a plan as a schedule object of PyTorch's runtime
 split     the stages of a plan
@@ -11,8 +12,9 @@ PyTorch is imported at the first use. See docs/python.md.
 
 from .capturing import Captured, capture
 from .checking import check, preset
+from .measuring import measure
 from .recording import record
 from .running import schedule
 from .splitting import split
 
-__all__ = ["Captured", "capture", "check", "preset", "record", "schedule", "split"]
+__all__ = ["Captured", "capture", "check", "measure", "preset", "record", "schedule", "split"]

@@ -1,0 +1,256 @@
+"""measure(): what each layer of a model costs in PyTorch's own runtime, on this machine, as a profile."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from typing import Any, Callable, Sequence
+
+from .._core import Order, profile_document
+from ..errors import InputError
+from .capturing import Captured, example_of
+from .groups import group_or_default
+from .installed import require_torch
+from .recording import Watch, watching
+from .running import schedule
+from .splitting import named_layers
+from .transfers import measure_transfers
+from .unchanged import as_it_was, forget_gradients
+
+MICRO_BATCHES = 4  # of a measured step
+WARM_UP = 2  # steps: connections, shapes, caches
+STEPS_MOST = 100_000
+
+Samples = dict[str, list[int]]  # by "f", "b", "i", "w", "opt": ns
+
+
+def order_of_stages(stages: int, split: bool) -> Order:
+    """One rank computes all stages: each micro-batch up, and back as B or as I and then W."""
+    cells: list[str] = []
+    for m in range(MICRO_BATCHES):
+        cells += [f"{stage}F{m}" for stage in range(stages)]
+        for kind in ("I", "W") if split else ("B",):
+            cells += [f"{stage}{kind}{m}" for stage in reversed(range(stages))]
+    return Order.parse(",".join(cells) + "\n", name="the measured order")
+
+
+class Step:
+    """A pipeline on this rank alone, and what its actions took."""
+
+    def __init__(self, modules: Sequence[Any], split: bool, loss_fn: Any, group: Any, device: Any) -> None:
+        torch = require_torch()
+        stages = [
+            torch.distributed.pipelining.PipelineStage(module, place, len(modules), device, group=group)
+            for place, module in enumerate(modules)
+        ]
+        self.pipeline = schedule(order_of_stages(len(modules), split), stages, loss_fn)
+        self.actions = [str(action) for action in self.pipeline.pipeline_order_with_comms[0] if action is not None]
+        self.samples: list[Samples] = [{"f": [], "b": [], "i": [], "w": [], "opt": []} for _ in modules]
+        self.between: list[int] = []
+
+    def run(self, inputs: tuple[Any, ...], target: Any, keep: bool) -> None:
+        watch = Watch()
+        with watching(watch):
+            began = time.perf_counter_ns()
+            self.pipeline.step(*inputs, target=target, losses=[])
+            whole = time.perf_counter_ns() - began
+        if not keep:
+            return
+        inside = 0
+        for action, (begin, end, _) in zip(self.actions, watch.spans):
+            inside += end - begin
+            stage = action.rstrip("0123456789")
+            if stage[-1] in "FBIW":
+                self.samples[int(stage[:-1])][stage[-1].lower()].append(end - begin)
+        self.between.append(max(0, whole - inside) // len(self.actions))
+
+
+def updates_of(layers: Sequence[Any], optimizer: Callable[..., Any] | None) -> list[Any]:
+    """An optimizer for each layer that has something to update."""
+    if optimizer is None:
+        return [None] * len(layers)
+    trained = [[one for one in layer.parameters() if one.requires_grad] for layer in layers]
+    return [optimizer(parameters) if parameters else None for parameters in trained]
+
+
+class Meter:
+    """Measures micro-batches of one size after the other, on all ranks of the group at once."""
+
+    def __init__(self, layers: Sequence[Any], loss_fn: Any, optimizer: Any, group: Any, own: Any) -> None:
+        torch = require_torch()
+        self.layers, self.group, self.own, self.loss_fn = list(layers), group, own, loss_fn
+        self.device = device_of(layers)
+        self.whole = torch.nn.Sequential(*self.layers)
+        self.updates = updates_of(layers, optimizer)
+
+    def size(self, inputs: tuple[Any, ...], target: Any, repeats: int) -> dict[str, Any]:
+        torch = require_torch()
+        given = tuple(torch.cat([one] * MICRO_BATCHES) for one in inputs)
+        targets = torch.cat([target] * MICRO_BATCHES)
+        fused, split, whole = (
+            Step(modules, halves, self.loss_fn, self.own, self.device)
+            for modules, halves in ((self.layers, False), (self.layers, True), ([self.whole], False))
+        )
+        for repeat in range(WARM_UP + repeats):
+            for step in (fused, split, whole):
+                torch.distributed.barrier(self.group)
+                step.run(given, targets, repeat >= WARM_UP)
+                if step is fused:
+                    self._update(fused.samples, repeat >= WARM_UP)
+                forget_gradients(self.layers)
+        for one, other in zip(fused.samples, split.samples):
+            one["i"], one["w"] = other["i"], other["w"]
+        return {
+            "micro_batch_size": inputs[0].shape[0],
+            "layers": fused.samples,
+            "whole": {kind: whole.samples[0][kind] for kind in ("f", "b")},
+            "between": fused.between,
+        }
+
+    def _update(self, samples: list[Samples], keep: bool) -> None:
+        for update, layer in zip(self.updates, samples):
+            if update is None:
+                continue
+            began = time.perf_counter_ns()
+            update.step()
+            if keep:
+                layer["opt"].append(time.perf_counter_ns() - began)
+
+
+def device_of(layers: Sequence[Any]) -> Any:
+    torch = require_torch()
+    parameter = next((one for layer in layers for one in layer.parameters()), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
+    if device.type != "cpu":
+        raise InputError(
+            f"measure() takes the times of the host, and the model is on {device.type}, which computes after the host "
+            "has gone on; measure a copy on the CPU, or take costs from a trace of torch.profiler"
+        )
+    return device
+
+
+def pooled(found: list[Any]) -> Any:
+    """The samples of all ranks: lists of numbers one after the other, all else as rank 0 has it."""
+    first = found[0]
+    if isinstance(first, dict):
+        return {key: pooled([one[key] for one in found]) for key in first}
+    if isinstance(first, list) and (not first or isinstance(first[0], int)):
+        return [number for one in found for number in one]
+    if isinstance(first, list):
+        return [pooled([one[place] for one in found]) for place in range(len(first))]
+    return first
+
+
+def batches_of(batches: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
+    """Of each size one, ascending."""
+    by_size: dict[int, tuple[tuple[Any, ...], Any]] = {}
+    for place, batch in enumerate(batches):
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise InputError(f"batches: {place} is no pair of inputs and targets")
+        inputs = example_of(batch[0])
+        by_size[int(inputs[0].shape[0])] = (inputs, batch[1])
+    if not by_size:
+        raise InputError("batches: there are none; give pairs of a micro-batch's inputs and targets")
+    return [by_size[size] for size in sorted(by_size)]
+
+
+def message_bytes(layers: Sequence[Any], inputs: tuple[Any, ...]) -> list[int]:
+    torch = require_torch()
+    found, given = [], inputs
+    with torch.no_grad():
+        for layer in layers[:-1]:
+            given = (layer(*given),)
+            found.append(int(given[0].numel() * given[0].element_size()))
+    return found
+
+
+def measure_here(model: Any, batches: Sequence[Any], loss_fn: Any, options: dict[str, Any], group: Any) -> dict[str, Any]:
+    """On every rank of the group at once."""
+    dist = require_torch().distributed
+    names = named_layers(model)
+    layers = [layer for _, layer in names]
+    ranks = dist.get_process_group_ranks(group)
+    own = dist.new_group([dist.get_rank()], use_local_synchronization=True)
+    try:
+        with as_it_was(layers, updates=True):
+            meter = Meter(layers, loss_fn, options["optimizer"], group, own)
+            known = batches_of(batches)
+            sizes = [meter.size(inputs, target, options["repeats"]) for inputs, target in known]
+            messages = [size for inputs, _ in known for size in message_bytes(layers, inputs)]
+            transfers = measure_transfers(group, messages, options["repeats"]) if len(ranks) > 1 and messages else []
+        found: list[Any] = [None] * len(ranks)
+        dist.all_gather_object(found, {"sizes": sizes, "transfers": transfers}, group=group)
+    finally:
+        dist.destroy_process_group(own)
+    return {
+        "model_name": options["name"],
+        "cluster": {"schema": "pipewright.cluster/1", "preset": "local-cpu", "devices": max(2, len(ranks))},
+        "ranks_measured": len(ranks),
+        "repeats": options["repeats"],
+        **pooled(found),
+    }
+
+
+def work(rank: int, processes: int, folder: str, arguments: tuple[Any, ...]) -> None:
+    """A process of measure(processes=...), with one thread, as torchrun starts them."""
+    torch = require_torch()
+    torch.set_num_threads(1)
+    dist = torch.distributed
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=processes)
+    samples = measure_here(*arguments, dist.group.WORLD)
+    if rank == 0:
+        torch.save(samples, f"{folder}/samples")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def measure_in_processes(processes: int, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    torch = require_torch()
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (processes, folder, arguments), nprocs=processes)
+        return dict(torch.load(os.path.join(folder, "samples"), weights_only=True))
+
+
+def measure(
+    model: Any,
+    batches: Sequence[Any],
+    loss_fn: Callable[..., Any],
+    *,
+    repeats: int = 15,
+    optimizer: Callable[..., Any] | None = None,
+    group: Any = None,
+    processes: int | None = None,
+    name: str | None = None,
+) -> dict[str, Any]:
+    """A profile.json as a dict: F, B, I and W of each layer, the runtime's own time, and of transfers the host's time
+    and the way, each as a median with how the measurements are spread.
+
+    model is what capture() made, or a torch.nn.Sequential or a list of layers; batches are pairs of a micro-batch's
+    inputs and targets, one of each size that a plan may choose. All of it runs in PyTorch's pipeline runtime, each layer
+    in a stage of its own: the loss is in the last layer. Ranks that will share a machine's cores are measured together:
+    every rank of a job calls it at once (group, else all processes), or processes starts so many, with one thread each;
+    for this the model, the batches and loss_fn have to be picklable. With one rank no transfers are measured. optimizer
+    makes an optimizer of a layer's parameters; without it an update costs nothing. Afterwards the model is as before.
+    """
+    torch = require_torch()
+    if not 1 <= repeats <= STEPS_MOST:
+        raise InputError(f"repeats: expected 1 to {STEPS_MOST}, got {repeats}")
+    if loss_fn is None:
+        raise InputError("measure() measures a training: give loss_fn")
+    known = name or (model.name if isinstance(model, Captured) else "model")
+    arguments = (model, batches, loss_fn, {"repeats": repeats, "optimizer": optimizer, "name": known})
+    device_of([layer for _, layer in named_layers(model)])
+    batches_of(batches)
+    if processes is not None:
+        if processes < 1:
+            raise InputError(f"processes: expected 1 or more, got {processes}")
+        return dict(profile_document(measure_in_processes(processes, arguments)))
+    dist = torch.distributed
+    if group is None and not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            return dict(profile_document(measure_here(*arguments, dist.group.WORLD)))
+        finally:
+            dist.destroy_process_group()
+    return dict(profile_document(measure_here(*arguments, group_or_default(group))))
