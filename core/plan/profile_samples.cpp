@@ -49,13 +49,16 @@ double typical_ns(const Samples& samples) {
   return samples.empty() ? 0 : static_cast<double>(typical(distribution_of(samples), kClock).value);
 }
 
-/// What a stage costs whatever is in it.
+/// What a stage costs whatever is in it: no more than the quickest layer takes.
 double fixed_ns(const SizeSamples& size, Samples StageTimes::*kind) {
   if (size.layers.size() < 2) return 0;
-  double sum = 0;
-  for (const StageTimes& layer : size.layers) sum += typical_ns(layer.*kind);
+  double sum = 0, least = typical_ns(size.layers.front().*kind);
+  for (const StageTimes& layer : size.layers) {
+    sum += typical_ns(layer.*kind);
+    least = std::min(least, typical_ns(layer.*kind));
+  }
   const double more = sum - typical_ns(size.whole.*kind);
-  return std::max(0.0, more / static_cast<double>(size.layers.size() - 1));
+  return std::clamp(more / static_cast<double>(size.layers.size() - 1), 0.0, least);
 }
 
 /// No layer is free: 0 would say that it was not measured.

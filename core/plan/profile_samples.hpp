@@ -41,7 +41,8 @@ struct ProfileSamples {
 ProfileSamples read_profile_samples(const JsonCursor& document);
 
 /// On the wall clock. What a stage costs whatever is in it, the layers in one stage each less all
-/// in one, goes from the layers into the overhead of an action, with the runtime's own time. The
+/// in one (and no more than the quickest layer takes), goes from the layers into the overhead of an
+/// action, with the runtime's own time. The
 /// transfer's line goes through the least and the largest message.
 Profile profile_from(const ProfileSamples& samples);
 

@@ -50,6 +50,16 @@ TEST(ProfileSamples, WhatAStageCostsBesideItsLayersIsAnActionsOverhead) {
   EXPECT_EQ(profile.clock, ProfileClock::Wall);
 }
 
+/// The whole was measured while the machine did nothing else, the layers were not.
+TEST(ProfileSamples, NoStageCostsMoreThanItsQuickestLayer) {
+  Json json = document();
+  json["sizes"][0]["whole"] = {{"f", {100}}, {"b", {100}}};
+  const Profile profile = made_of(json);
+  EXPECT_EQ(profile.action_overhead, Nanoseconds((60 + 70) / 2 + 3));
+  EXPECT_EQ(profile.sizes[0].layers[1].f, Nanoseconds(1));
+  EXPECT_EQ(profile.sizes[0].layers[2].f, Nanoseconds(310 - 65));
+}
+
 TEST(ProfileSamples, ATransfersLineGoesThroughTheLeastAndTheLargestMessage) {
   const Profile profile = made_of(document());
   EXPECT_EQ(profile.transfer_bytes_per_second, 1e10);
