@@ -24,7 +24,7 @@ std::vector<Flag> timeline_file_flags() {
       {.group = "Output",
        .name = "--html",
        .argument = "FILE",
-       .help = "write a page with the verdict, the picture, figures and bubbles by cause",
+       .help = "write an interactive page: timeline, verdict, figures, bubbles by cause, critical path",
        .is_file = true,
        .writes = Writes::File},
   };
@@ -63,7 +63,7 @@ void save_timeline_files(const Arguments& arguments, Session& session, const Sub
     session.wrote(*path);
   }
   if (const auto path = arguments.text("--html")) {
-    session.save(*path, traces::html_report(report_of(subject, timeline)));
+    session.save(*path, timeline_page(subject, timeline));
     session.wrote(*path, "   (open it in a browser)");
   }
 }

@@ -1,5 +1,5 @@
 // Columns of integers as text inside a page: differences as variable-length bytes, all columns in
-// one deflate stream, base64. A page reads it back. Plain data; not thread-safe.
+// one deflate stream, base64. traces/page/web/decode.js reads it back. Plain data; not thread-safe.
 #pragma once
 
 #include <cstdint>

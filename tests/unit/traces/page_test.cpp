@@ -1,0 +1,66 @@
+// The page of --html: whole, self-contained, and nothing in it is taken for markup or script.
+#include "traces/page/page.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pipewright::traces {
+namespace page_test {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::size_t count(const std::string& text, std::string_view part) {
+  std::size_t times = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++times;
+  return times;
+}
+
+TEST(Page, HoldsWhatItWasGivenInOrder) {
+  const PageText text{.title = "1f1b",
+                      .headline = "step 3 ms",
+                      .facts = {"costs: F=1"},
+                      .verdict = "DEADLOCK\n  rank 0",
+                      .tables = {{"Ranks", {"rank", "busy"}, {{"0", "2 ms"}}}}};
+  const std::string page = html_page(text, {{.facts = {{"ranks", 1}}, .columns = "eJwDAAAAAAE="}});
+  std::size_t at = 0;
+  for (const char* part :
+       {"<h1>1f1b</h1>", "<p class=\"main\">step 3 ms</p>", "<p>costs: F=1</p>",
+        "<pre>DEADLOCK\n  rank 0</pre>", "<canvas", "<h2>Ranks</h2>", "<th>busy</th>",
+        "<td>2 ms</td>", "{\"timelines\":[{\"ranks\":1}]}", "eJwDAAAAAAE=", "</html>"}) {
+    const std::size_t found = page.find(part, at);
+    ASSERT_NE(found, std::string::npos) << part;
+    at = found;
+  }
+}
+
+TEST(Page, AsksForNothingOutsideItself) {
+  const std::string page = html_page({.title = "1f1b"}, {});
+  // The browser is told to let nothing in, and there is nothing that would ask.
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  for (const char* way : {"http:", "https:", " src=", " href=", "@import", "url(", "fetch(",
+                          "XMLHttpRequest", "WebSocket", "EventSource", "sendBeacon", "import("})
+    EXPECT_THAT(page, Not(HasSubstr(way)));
+}
+
+TEST(Page, NamesAreTextAndNotMarkup) {
+  const std::string page =
+      html_page({.title = "<b>a&b</b> {{script}}", .facts = {"\"x\" 'y' \x01"}}, {});
+  EXPECT_THAT(page, HasSubstr("&lt;b&gt;a&amp;b&lt;/b&gt; {{script}}"));
+  EXPECT_THAT(page, HasSubstr("&quot;x&quot; &#39;y&#39; ?"));
+}
+
+TEST(Page, NoDataEndsItsScriptElement) {
+  const std::string evil = "</script><script>alert(1)</script><!--";
+  const std::string plain = html_page({.title = "t"}, {{.facts = {{"name", "x"}}, .columns = ""}});
+  const std::string page =
+      html_page({.title = evil, .headline = evil, .facts = {evil}, .verdict = evil},
+                {{.facts = {{"name", evil}, {evil, "\xff"}}, .columns = ""}});
+  EXPECT_THAT(page, HasSubstr("\\u003c/script>\\u003cscript>alert(1)\\u003c/script>\\u003c!--"));
+  for (const char* part : {"<script", "</script", "<!--"})
+    EXPECT_EQ(count(page, part), count(plain, part)) << part;
+}
+
+}  // namespace page_test
+}  // namespace pipewright::traces
