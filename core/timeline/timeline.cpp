@@ -4,6 +4,7 @@
 
 #include "core/order/stages_by_rank.hpp"
 #include "core/timeline/live_memory.hpp"
+#include "core/timeline/ratios.hpp"
 
 namespace pipewright {
 std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs) {
@@ -23,8 +24,6 @@ Figures figures_of(const Program& program, const Timeline& timeline, const CostT
   Figures figures;
   figures.ranks = peaks_of(program, costs);
   figures.makespan_ns = timeline.makespan_ns;
-  std::int64_t busy = 0;
-  const RankFigures* longest = nullptr;
   for (int r = 0; r < program.ranks(); ++r) {
     RankFigures& rank = figures.ranks[static_cast<std::size_t>(r)];
     bool first = true;
@@ -40,15 +39,8 @@ Figures figures_of(const Program& program, const Timeline& timeline, const CostT
       rank.last_end_ns = timeline.end[id];
     }
     rank.span_ns = rank.last_end_ns - rank.first_start_ns;
-    busy += rank.busy_ns;
-    if (longest == nullptr || rank.span_ns > longest->span_ns) longest = &rank;
   }
-  const double whole = static_cast<double>(figures.makespan_ns) * program.ranks();
-  figures.bubble_ratio = whole > 0 ? 1.0 - static_cast<double>(busy) / whole : 0.0;
-  if (longest != nullptr && longest->span_ns > 0) {
-    figures.span_bubble_ratio =
-        1.0 - static_cast<double>(longest->busy_ns) / static_cast<double>(longest->span_ns);
-  }
+  set_ratios(figures);
   return figures;
 }
 

@@ -15,6 +15,7 @@
 #include "tools/output/timeline_text.hpp"
 #include "tools/output/verdict.hpp"
 #include "tools/running/drawn_steps.hpp"
+#include "tools/running/unlisted_step.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -87,8 +88,25 @@ Json all_figures(const Program& program, const Figures& figures, int expanded) {
   return fields;
 }
 
+/// The figures of a step whose actions are not listed.
+int show_unlisted(const UnlistedStep& unlisted, const Arguments& arguments, Session& session) {
+  const Figures& figures = unlisted.step.figures;
+  const auto over = over_memory(figures.ranks, unlisted.subject.memory_limit);
+  if (session.json()) {
+    session.print_result(figures_fields(figures));
+  } else {
+    print_head(unlisted.subject, arguments, session);
+    session.print(wrapped(unlisted_text(unlisted), session.terminal().width, 0));
+    print_figures(unlisted.subject, figures, session);
+  }
+  for (const auto& sentence : over) session.note(sentence);
+  return over.empty() ? kDone : kAnswerIsNo;
+}
+
 int run_simulate(const Arguments& arguments, Session& session) {
   session.progress("reading and lowering ...");
+  if (const auto unlisted = unlisted_step(arguments, session))
+    return show_unlisted(*unlisted, arguments, session);
   Subject subject = read_subject(arguments, Purpose::Predict, session);
   if (!subject.problems.empty()) {
     WaitReport report;

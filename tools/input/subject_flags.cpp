@@ -1,5 +1,6 @@
 // The flags that name a schedule, its costs and its policy, and what they mean.
 #include <algorithm>
+#include <limits>
 
 #include "core/base/error.hpp"
 #include "core/cluster/collectives.hpp"
@@ -68,6 +69,10 @@ bool names_costs_of_ranks(const Arguments& arguments) {
   return arguments.has("--rank-cost") ||
          arguments.text_or("--cost", "").find(':') != std::string::npos;
 }
+
+/// What numbers of micro-batches hold. How many a schedule can have is the registry's to say, or
+/// the steady state's.
+constexpr std::int64_t kMostMicroBatches = std::numeric_limits<std::int32_t>::max();
 
 /// --message-bytes, if given: the size of every activation and gradient.
 void use_message_bytes(CostTable& costs, const Arguments& arguments) {
@@ -286,7 +291,7 @@ planner::ScheduleRequest schedule_request(const Arguments& arguments,
                                           const planner::Schedule& schedule, CostsOf whose) {
   planner::ScheduleRequest request;
   const auto ranks = arguments.integer("--pp", 1, 65535);
-  const auto micro_batches = arguments.integer("--micro-batches", 1, 100'000'000);
+  const auto micro_batches = arguments.integer("--micro-batches", 1, kMostMicroBatches);
   if (!ranks || !micro_batches) {
     throw InputError("a schedule needs its sizes: give --pp P and --micro-batches M");
   }

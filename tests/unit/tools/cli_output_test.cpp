@@ -57,6 +57,39 @@ TEST(Json, TuneSynthesisesAnOrderThatSimulatesToItsValue) {
   EXPECT_LE(r.at("value_ns"), r.at("best_named_ns"));
 }
 
+/// (p - 1 + m)(F + B), 1F1B's closed form.
+TEST(SteadyState, ABillionMicroBatchesHaveTheirFigures) {
+  const json r = result_of("simulate -s 1f1b -p 4 -m 1000000000 --cost F=1ms,B=2ms --mem F=5");
+  EXPECT_EQ(r.at("makespan_ns"), 3'000'000 * (std::int64_t{1'000'000'000} + 3));
+  EXPECT_EQ(r.at("ranks")[0].at("busy_ns"), 3'000'000 * std::int64_t{1'000'000'000});
+  EXPECT_EQ(r.at("ranks")[0].at("peak_bytes"), 20);
+  const Folder folder;
+  const auto text = pipewright("simulate -s 1f1b -p 4 -m 1000000000", folder);
+  EXPECT_EQ(text.status, 0);
+  EXPECT_NE(text.out.find("the steady state was skipped"), std::string::npos) << text.out;
+}
+
+TEST(SteadyState, WhatNeedsEveryActionIsRefusedWithItsSize) {
+  const Folder folder;
+  for (const char* flag : {"--trace t.json", "--svg t.svg", "--html t.html", "--emit-order"}) {
+    const auto seen = pipewright(std::string("simulate -s 1f1b -p 4 -m 100000000 ") + flag, folder);
+    EXPECT_EQ(seen.status, 2) << flag;
+    // 8 computations and 3 + 3 messages of two ends for each micro-batch.
+    EXPECT_NE(seen.err.find("2000000000 instructions"), std::string::npos) << seen.err;
+  }
+}
+
+TEST(SteadyState, WhereNothingRepeatsItSaysSo) {
+  const Folder folder;
+  const auto small = pipewright("simulate -s gpipe -p 2 -m 200000 --json", folder);
+  EXPECT_EQ(small.status, 0);
+  EXPECT_NE(small.err.find("is not known to repeat itself"), std::string::npos) << small.err;
+  const auto large = pipewright("simulate -s gpipe -p 2 -m 1000000000 --json", folder);
+  EXPECT_EQ(large.status, 2);
+  EXPECT_NE(large.err.find("200 million"), std::string::npos) << large.err;
+  EXPECT_NE(large.err.find("is not known to repeat itself"), std::string::npos) << large.err;
+}
+
 TEST(Json, CompareCutsTheSameModelForEverySchedule) {
   // Ranks of 4, 4, 4 and 8 us a forward: naive, gpipe and interleaved all do 4 * 20 us of it.
   const json r =
