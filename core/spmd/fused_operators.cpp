@@ -29,15 +29,83 @@ Equation normalised_backward(const Operands& operands) {
   return equation;
 }
 
+/// As layer_norm, by the root of the mean square alone: there is no bias.
+Equation normalised_by_size(const Operands& operands) {
+  const std::size_t rank = operands.rank();
+  const std::size_t first = operands.axis("begin_norm_axis", rank);
+  const std::string all = letters(rank);
+  return {.inputs = {all, std::string(operands.rank(1), kUndivided)},
+          .outputs = {all, all.substr(0, first)},
+          .whole = all.substr(first),
+          .heard = {0}};
+}
+
+Equation normalised_by_size_backward(const Operands& operands) {
+  Equation equation = normalised_by_size(operands);
+  equation.heard.clear();
+  return equation;
+}
+
+/// Queries and keys may have different numbers of heads: each head of keys and values serves as
+/// many of queries as follow each other, so that a process has its own groups whole if heads of
+/// keys divide evenly. One head serves all, and lies whole.
+struct GroupedHeads {
+  char of_keys = 'H';
+  std::vector<std::pair<char, std::int64_t>> even = {};
+};
+
+GroupedHeads grouped_heads(const Operands& operands, std::size_t axis) {
+  for (std::size_t input = 0; input < 3; ++input) {
+    if (operands.rank(input) != 4) return {};  // which is refused where it is heard
+  }
+  const std::int64_t queries = operands.shape(0)[axis], keys = operands.shape(1)[axis];
+  if (operands.shape(2)[axis] != keys) {
+    throw InputError("k has " + std::to_string(keys) + " heads, v " +
+                     std::to_string(operands.shape(2)[axis]));
+  }
+  if (queries == keys || queries < 1 || keys < 1) return {};
+  if (queries % keys != 0) {
+    throw InputError("q has " + std::to_string(queries) + " heads, which is no multiple of k's " +
+                     std::to_string(keys));
+  }
+  if (keys == 1) return {.of_keys = kUndivided, .even = {}};
+  return {.of_keys = 'H', .even = {{'H', keys}}};
+}
+
 /// [batch, tokens, heads, width]: batches and heads are independent, all else is needed whole.
 Equation attention(const Operands& operands) {
   std::string seed(operands.rank(3), kUndivided), mask(operands.rank(4), kUndivided);
   if (mask.size() == 4 && operands.rank(0) == 4 && operands.shape(4)[0] == operands.shape(0)[0])
     mask[0] = 'B';
-  return {.inputs = {"B1H1", "B1H1", "B1H1", seed, mask},
+  const GroupedHeads heads = grouped_heads(operands, 2);
+  const std::string keys = std::string("B1") + heads.of_keys + "1";
+  return {.inputs = {"B1H1", keys, keys, seed, mask},
           .outputs = {"B1H1", "BH11", "BH1", "1"},
+          .even = heads.even,
           .heard = {0, 1},
           .summed = {"", "", "", ""}};
+}
+
+/// [batch, heads, tokens, width], with a mask [batch or 1, heads or 1, queries, keys].
+Equation attention_by_heads(const Operands& operands) {
+  const GroupedHeads heads = grouped_heads(operands, 1);
+  std::string mask(operands.rank(3), kUndivided);
+  for (std::size_t axis = 0; axis < 2 && mask.size() == 4 && operands.rank(0) == 4; ++axis) {
+    const std::int64_t size = operands.shape(3)[axis];
+    if (size != 1 && size == operands.shape(0)[axis]) mask[axis] = "BH"[axis];
+  }
+  const std::string keys = std::string("B") + heads.of_keys + "11";
+  return {.inputs = {"BH11", keys, keys, mask},
+          .outputs = {"BH11"},
+          .even = heads.even,
+          .heard = {0, 1},
+          .summed = {""}};
+}
+
+Equation attention_by_heads_backward(const Operands& operands) {
+  Equation equation = attention_by_heads(operands);
+  equation.heard.clear();
+  return equation;
 }
 
 /// Only the sums of exponentials say how the output lies; itself where they are left out.
@@ -146,6 +214,15 @@ Operator any_tensors(std::string_view name, Equation (*equation)(const Operands&
           .outputs_are_given = true};
 }
 
+Operator normalising_by_size(std::string_view name) {
+  return {.name = name,
+          .inputs = {{"x"}, {"scale"}},
+          .outputs = {{"out"}, {"invvar"}},
+          .attributes = {{"epsilon", 1e-5}, {"begin_norm_axis", std::int64_t{-1}}},
+          .equation = normalised_by_size,
+          .backward = normalised_by_size_backward};
+}
+
 std::vector<AttributeSlot> attributes_of_parts() {
   return {{"ignore_index", std::int64_t{-100}},
           {"ring_id", std::int64_t{0}},
@@ -191,6 +268,7 @@ std::vector<Operator> fused_operators() {
        .attributes = {},
        .equation = added_after_dropout,
        .backward = added_after_dropout_backward},
+      normalising_by_size("fused_rms_norm"),
       {.name = "layer_norm",
        .inputs = {{"x"}, {"scale"}, {"bias"}},
        .outputs = {{"out"}, {"mean"}, {"variance"}},
@@ -198,6 +276,13 @@ std::vector<Operator> fused_operators() {
        .equation = normalised,
        .backward = normalised_backward},
       any_tensors("replicated", nothing_divided),
+      normalising_by_size("rms_norm"),
+      {.name = "scaled_dot_product_attention",
+       .inputs = {{"q"}, {"k"}, {"v"}, {"attn_mask"}},
+       .outputs = {{"out"}},
+       .attributes = {{"causal", false}},
+       .equation = attention_by_heads,
+       .backward = attention_by_heads_backward},
   };
 }
 

@@ -163,8 +163,10 @@ Inference forward(const Equation& equation, const FlatTensors& inputs, const Pro
   const Division division =
       merged(equation, voices_of(inputs, equation.inputs, equation, mesh), mesh);
   Inference inference{.inputs = placed(equation.inputs, inputs, division), .outputs = {}};
-  for (const std::size_t at : equation.staying)
+  for (const std::size_t at : equation.staying) {
     inference.inputs[at].layout = inputs.tensors[at].layout;
+    inference.inputs[at].layout.partial.clear();
+  }
   for (std::size_t at = 0; at < equation.outputs.size(); ++at) {
     Layout layout = divided(equation.outputs[at], division);
     layout.partial = partial_of(equation, at, division);

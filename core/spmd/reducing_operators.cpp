@@ -28,10 +28,16 @@ std::vector<std::size_t> every_axis(std::size_t rank) {
 Equation reduction_over(const Operands& operands, const std::vector<std::size_t>& axes,
                         Reduction reduction) {
   const std::string all = letters(operands.rank());
-  return {.inputs = {all},
-          .outputs = {without(all, axes, operands.boolean("keepdim"))},
-          .outputs_stay = true,
-          .reduction = reduction};
+  Equation equation{.inputs = {all},
+                    .outputs = {without(all, axes, operands.boolean("keepdim"))},
+                    .outputs_stay = true,
+                    .reduction = reduction};
+  if (reduction == Reduction::Average) {  // the mean of means counts parts of one size alone
+    for (const std::size_t axis : axes) {
+      equation.even.emplace_back(all[axis], operands.shape()[axis]);
+    }
+  }
+  return equation;
 }
 
 /// Over "axis", over all dimensions if it is empty.

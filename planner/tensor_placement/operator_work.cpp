@@ -25,7 +25,7 @@ bool is_one_of(std::string_view rule, std::initializer_list<std::string_view> ru
 
 Kind kind_of(std::string_view rule) {
   if (is_one_of(rule, {"matmul", "conv2d", "fused_linear_param_grad_add"})) return Kind::Product;
-  if (rule == "flash_attention") return Kind::Attention;
+  if (is_one_of(rule, {"flash_attention", "scaled_dot_product_attention"})) return Kind::Attention;
   if (is_one_of(rule, {"reshape", "flatten", "squeeze", "unsqueeze", "assign"})) return Kind::View;
   if (is_one_of(rule, {"embedding", "c_embedding", "lookup_table_v2", "gather", "gather_nd"})) {
     return Kind::Choice;
@@ -137,8 +137,11 @@ class Work {
   /// Queries with keys and scores with values; of a causal one half of each square.
   double attention_operations() const {
     if (in_[0].size() != 4 || in_[1].size() != 4) return 0;
-    const bool causal = one_.attributes.size() > 1 && one_.attributes[1] == spmd::Attribute(true);
-    return (causal ? 2 : 4) * product(in_[0]) * static_cast<double>(in_[1][1]);
+    const bool by_heads = one_.rule == "scaled_dot_product_attention";
+    const std::size_t place = by_heads ? 0 : 1, tokens = by_heads ? 2 : 1;
+    const bool causal =
+        one_.attributes.size() > place && one_.attributes[place] == spmd::Attribute(true);
+    return (causal ? 2 : 4) * product(in_[0]) * static_cast<double>(in_[1][tokens]);
   }
 
   /// The largest logit, the sum of exponentials and the label's logit of every row, in 32 bits.

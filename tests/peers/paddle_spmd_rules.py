@@ -147,6 +147,11 @@ def layer_norm(draw):
     return [shape, [normed], [normed]], [shape, shape[:begin], shape[:begin]], [1e-5, begin]
 
 
+def rms_norm(draw):
+    shape = draw.shape(2, 4)
+    return [shape, [shape[-1]]], [shape, shape[:-1]], [1e-5]
+
+
 def embedding(draw):
     ids, (rows, width) = draw.shape(1, 3), draw.shape(2, 2)
     return [ids, [rows, width]], [ids + [width]], [-1, draw.random.random() < 0.2]
@@ -304,8 +309,10 @@ def cross_entropy_of_labels(draw):
 
 
 def attention(draw):
+    """As many heads of keys as of queries, or fewer."""
     b, s, t, h, d, e = (draw.size() for _ in range(6))
-    q, k, v, out, lse = [b, s, h, d], [b, t, h, d], [b, t, h, e], [b, s, h, e], [b, h, s]
+    kv = h // draw.random.choice((1, 1, 2, 4, h))
+    q, k, v, out, lse = [b, s, h, d], [b, t, kv, d], [b, t, kv, e], [b, s, h, e], [b, h, s]
     return [q, k, v, [], []], [out, [], lse, []], [0.0, False, False, False]
 
 
@@ -330,6 +337,7 @@ OPERATORS = {
     "flatten": flatten,
     "fused_dropout_add": dropout_add,
     "fused_linear_param_grad_add": weight_gradient,
+    "fused_rms_norm": rms_norm,
     "gather": gather,
     "gather_nd": gather_nd,
     "greater_than": binary,
@@ -478,6 +486,13 @@ def divides_twice(layouts):
     return False
 
 
+def divides_heads_unevenly(case, theirs):
+    """One head that serves all is none that can be divided."""
+    queries, keys = case["args"][0]["shape"][2], case["args"][1]["shape"][2]
+    dim = theirs["inputs"]["1"][0][2] if "raises" not in theirs else -1
+    return queries != keys and dim != -1 and keys % case["mesh"]["shape"][dim] != 0
+
+
 def reason(case, theirs):
     """Why the answers differ; each of these is in docs/distributed-tensors.md."""
     rule, backward = case["rule"], case["direction"] == "backward"
@@ -490,6 +505,8 @@ def reason(case, theirs):
         return "Paddle divides the filter and the places of an image without their neighbours"
     if rule == "flash_attention" and backward:
         return "Paddle hears v, an input, where outputs are asked"
+    if rule == "flash_attention" and divides_heads_unevenly(case, theirs):
+        return "Paddle divides fewer heads of keys that are not even"
     if rule == "argmax" and backward:
         return "Paddle divides the dimension in which the largest is looked for"
     if rule == "c_embedding" and backward:

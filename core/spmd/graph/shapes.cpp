@@ -15,6 +15,13 @@ bool keeps_its_size(char letter, const Equation& equation) {
          equation.whole.find(letter) == std::string::npos;
 }
 
+/// Heads of keys are fewer than those of queries that share their letter: then it is these that
+/// divide evenly.
+bool stands_for_groups(char letter, std::int64_t size, const Equation& equation) {
+  const std::pair<char, std::int64_t> evenly = {letter, size};
+  return std::find(equation.even.begin(), equation.even.end(), evenly) != equation.even.end();
+}
+
 std::map<char, std::int64_t> sizes_by_letter(const OperatorGraph& graph, const GraphOperator& one,
                                              const Equation& equation) {
   std::map<char, std::int64_t> sizes;
@@ -31,7 +38,9 @@ std::map<char, std::int64_t> sizes_by_letter(const OperatorGraph& graph, const G
       const char letter = equation.inputs[at][axis];
       if (!keeps_its_size(letter, equation)) continue;
       const auto [known, fresh] = sizes.emplace(letter, shape[axis]);
-      if (!fresh && known->second != shape[axis]) {
+      const bool fits =
+          known->second == shape[axis] || stands_for_groups(letter, shape[axis], equation);
+      if (!fresh && !fits) {
         throw InputError(one.rule + ": \"" + graph.tensors[*tensors[at]].name + "\": dimension " +
                          std::to_string(axis) + " has " + std::to_string(shape[axis]) +
                          " elements, and another input " + std::to_string(known->second) +

@@ -2,6 +2,7 @@
 // whole tensors or sums as they say. Every layout of every input, on small meshes, uneven too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/error.hpp"
@@ -102,12 +103,15 @@ Array made_whole(const Outputs& outputs, std::size_t output, const Layout& layou
     places = std::move(more);
     reduction = how;
   }
+  const bool is_mean = reduction == Reduction::Average;
+  if (is_mean) reduction = Reduction::Sum;
   Array sum = outputs[places.front()][output];
   for (std::size_t at = 1; at < places.size(); ++at) {
     for (std::size_t k = 0; k < sum.values.size(); ++k) {
       sum.values[k] = combined(reduction, sum.values[k], outputs[places[at]][output].values[k]);
     }
   }
+  for (double& value : sum.values) value /= is_mean ? static_cast<double>(places.size()) : 1;
   return sum;
 }
 
@@ -145,6 +149,14 @@ OperatorCall call_of(const OperatorCase& one, const std::vector<Layout>& inputs,
   return call;
 }
 
+std::vector<Layout> tried_layouts(const OperatorCase& one, const ProcessMesh& mesh,
+                                  std::size_t input) {
+  const std::size_t dims = one.inputs[input].size();
+  const bool is_heard =
+      std::find(one.unheard.begin(), one.unheard.end(), input) == one.unheard.end();
+  return is_heard ? layouts(mesh, dims) : std::vector<Layout>{Layout::replicated(dims)};
+}
+
 /// Every combination of layouts of the inputs; how many of them the rule answers.
 int try_all(const OperatorCase& one, const ProcessMesh& mesh) {
   Computation all{.inputs = {}, .offsets = {}, .outputs = one.outputs};
@@ -154,7 +166,7 @@ int try_all(const OperatorCase& one, const ProcessMesh& mesh) {
     all.offsets.emplace_back(one.inputs[input].size());
     std::vector<std::vector<Layout>> more;
     for (const auto& so_far : combinations) {
-      for (const Layout& layout : layouts(mesh, one.inputs[input].size())) {
+      for (const Layout& layout : tried_layouts(one, mesh, input)) {
         more.push_back(so_far);
         more.back().push_back(layout);
       }

@@ -218,6 +218,68 @@ std::vector<Array> normalised(const Computation& c) {
   return {std::move(out), std::move(mean), std::move(variance)};
 }
 
+std::vector<Array> normalised_by_size(const Computation& c) {
+  const Array& x = c.inputs[0];
+  Array out = zeros(x.shape), inverse = zeros({x.shape[0], x.shape[1]});
+  for_each_index(inverse.shape, [&](const Shape& row) {
+    double squares = 0;
+    for (std::int64_t k = 0; k < x.shape[2]; ++k) squares += std::pow(x.at({row[0], row[1], k}), 2);
+    inverse.at(row) = 1 / std::sqrt(squares / static_cast<double>(x.shape[2]) + 1e-5);
+  });
+  for_each_index(x.shape, [&](const Shape& at) {
+    out.at(at) = x.at(at) * inverse.at({at[0], at[1]}) * c.inputs[1].at({at[2]});
+  });
+  return {std::move(out), std::move(inverse)};
+}
+
+/// Where the head and the token stand among four dimensions.
+struct HeadAxes {
+  std::size_t head, token;
+};
+
+/// Heads of keys and values serve as many of queries as follow each other; where one alone serves
+/// all, it is here whole. The second result is the logarithm of the sum of exponentials.
+std::vector<Array> attended(const Computation& c, HeadAxes axes) {
+  const Array &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2];
+  const std::int64_t heads = q.shape[axes.head], own = k.shape[axes.head];
+  Array out = zeros(c.outputs[0]), sums = zeros({q.shape[0], heads, q.shape[axes.token]});
+  const auto place = [&](std::int64_t batch, std::int64_t head, std::int64_t token) {
+    Shape at = {batch, 0, 0, 0};
+    at[axes.head] = head;
+    at[axes.token] = token;
+    return at;
+  };
+  for_each_index(sums.shape, [&](const Shape& row) {
+    const Shape query = place(row[0], row[1], row[2]);
+    std::vector<double> shares;
+    for (std::int64_t token = 0; token < k.shape[axes.token]; ++token) {
+      Shape left = query, right = place(row[0], row[1] * own / heads, token);
+      double score = 0;
+      for (; left[3] < q.shape[3]; ++left[3], ++right[3]) score += q.at(left) * k.at(right);
+      shares.push_back(std::exp(score / 16));
+      sums.at(row) += shares.back();
+    }
+    for (std::int64_t token = 0; token < k.shape[axes.token]; ++token) {
+      Shape to = query, from = place(row[0], row[1] * own / heads, token);
+      for (; to[3] < v.shape[3]; ++to[3], ++from[3]) {
+        out.at(to) += shares[static_cast<std::size_t>(token)] * v.at(from) / sums.at(row);
+      }
+    }
+    sums.at(row) = std::log(sums.at(row));
+  });
+  return {std::move(out), std::move(sums)};
+}
+
+/// The shares of the tokens are not given back, and the state of random numbers is none.
+std::vector<Array> flash_attended(const Computation& c) {
+  auto made = attended(c, {.head = 2, .token = 1});
+  return {std::move(made[0]), zeros(c.outputs[1]), std::move(made[1]), zeros(c.outputs[3])};
+}
+
+std::vector<Array> attended_by_heads(const Computation& c) {
+  return {attended(c, {.head = 1, .token = 2})[0]};
+}
+
 std::vector<Array> weight_gradients(const Computation& c) {
   const Array &x = c.inputs[0], &dout = c.inputs[1];
   Array weight = zeros(c.outputs[0]), bias = zeros({dout.shape[1]});
@@ -244,6 +306,15 @@ std::vector<OperatorCase> reducing_cases() {
   return {
       {"sum", {{4, 5}}, {{4}}, over_one, reduction(0, plus)},
       {"max", {{4, 5}}, {{4}}, over_one, reduction(-1e300, larger)},
+      {"mean",
+       {{4, 6}},
+       {{4}},
+       over_one,
+       [](const Computation& c) {
+         std::vector<Array> made = folded(c, 1, 0, plus, same);
+         for (double& value : made[0].values) value /= static_cast<double>(c.inputs[0].shape[1]);
+         return made;
+       }},
       {"squared_l2_norm", {{4, 5}}, {{4}}, over_one, reduction(0, plus_square)},
       {"logsumexp",
        {{4, 5}},
@@ -259,7 +330,34 @@ std::vector<OperatorCase> reducing_cases() {
       {"cumsum", {{4, 5}}, {{4, 5}}, {std::int64_t{0}}, cumsum},
       {"softmax", {{4, 5}}, {{4, 5}}, {kAlongOne}, softmax},
       {"layer_norm", {{5, 4}, {4}, {4}}, {{5, 4}, {5}, {5}}, {1e-5, kAlongOne}, normalised},
+      {"rms_norm", {{5, 2, 4}, {4}}, {{5, 2, 4}, {5, 2}}, {}, normalised_by_size},
   };
+}
+
+/// As many heads of keys as of queries, half as many, and one.
+std::vector<OperatorCase> attending_cases() {
+  std::vector<OperatorCase> cases;
+  for (const std::int64_t keys : {4, 2, 1}) {
+    const Shape q = {2, 2, 4, 1}, k = {2, 3, keys, 1}, by_heads = {3, 4, 1, 1};
+    cases.push_back({"flash_attention",
+                     {q, k, k, {}, {}},
+                     {q, {2, 4, 2, 3}, {2, 4, 2}, {2}},
+                     {},
+                     flash_attended,
+                     {},
+                     false,
+                     {2}});
+    const Shape few = {3, keys, 2, 1};
+    cases.push_back({"scaled_dot_product_attention",
+                     {by_heads, few, few, {}},
+                     {by_heads},
+                     {},
+                     attended_by_heads,
+                     {},
+                     false,
+                     {2}});
+  }
+  return cases;
 }
 
 std::vector<OperatorCase> arranging_cases() {
@@ -334,7 +432,7 @@ void for_each_index(const Shape& shape, const std::function<void(const Shape&)>&
 
 std::vector<OperatorCase> operator_cases() {
   std::vector<OperatorCase> cases = multiplying_cases();
-  for (auto* more : {reducing_cases, arranging_cases, choosing_cases}) {
+  for (auto* more : {reducing_cases, attending_cases, arranging_cases, choosing_cases}) {
     for (OperatorCase& one : more()) cases.push_back(std::move(one));
   }
   return cases;

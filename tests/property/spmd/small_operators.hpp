@@ -38,6 +38,9 @@ struct OperatorCase {
   /// Values of an input are whole numbers below this; the default suits all but indices.
   std::vector<int> below = {};
   bool inputs_are_a_list = false;
+  /// Inputs that the rule does not hear: their layout changes nothing, so they are tried whole
+  /// alone.
+  std::vector<std::size_t> unheard = {};
 };
 
 std::vector<OperatorCase> operator_cases();

@@ -121,6 +121,14 @@ TEST(Completion, GoesBackwardThroughOperatorsWhoseOutputsAreLeftOut) {
           "outputs": ["out"]})"));
   EXPECT_EQ(layout(attention, "q") + layout(attention, "k") + layout(attention, "v"), "S2S2S2");
   EXPECT_EQ(implementation(attention, "mix"), "flash_attn 0");
+  const std::string fewer = "[2, 8, 2, 16]";
+  const Completion grouped = completed(
+      graph_of(kPair,
+               tensor("q", heads) + ", " + tensor("k", fewer) + ", " + tensor("v", fewer) + ", " +
+                   tensor("out", heads, R"("placements": ["S2"])"),
+               R"({"name": "mix", "rule": "flash_attention", "inputs": ["q", "k", "v", null, null],
+          "outputs": ["out"]})"));
+  EXPECT_EQ(layout(grouped, "q") + layout(grouped, "k") + layout(grouped, "v"), "S2S2S2");
 }
 
 TEST(Completion, SumsAtOnceIntoWhatIsWanted) {

@@ -93,6 +93,43 @@ TEST(Inference, GathersWhatEachProcessNeedsWhole) {
       "S0 R | R R | R R -> S0 R | S0 R | S0 R");
 }
 
+OperatorCall grouped(std::int64_t heads, std::int64_t heads_of_keys) {
+  const Shape keys = {4, 16, heads_of_keys, 8};
+  return call("flash_attention",
+              {tensor({4, 16, heads, 8}, {{0}, {}, {1}, {}}), tensor(keys, {{}, {}, {}, {}}),
+               tensor(keys, {{}, {}, {}, {}}), tensor({}, {}), tensor({}, {})});
+}
+
+TEST(Inference, DividesHeadsInGroupsAsFarAsKeysHaveThem) {
+  EXPECT_EQ(text(grouped(8, 2)),
+            "S0 S2 | S0 S2 | S0 S2 | R R | R R -> S0 S2 | S0 S1 | S0 S1 | R R");
+  EXPECT_EQ(text(grouped(6, 3)), "S0 R | S0 R | S0 R | R R | R R -> S0 R | S0 R | S0 R | R R");
+  EXPECT_EQ(text(grouped(8, 1)), "S0 S2 | S0 R | S0 R | R R | R R -> S0 S2 | S0 S1 | S0 S1 | R R")
+      << "one head serves all";
+  EXPECT_EQ(refusal(grouped(8, 3)),
+            "flash_attention: q has 8 heads, which is no multiple of k's 3");
+  const TensorArgument q = tensor({4, 8, 16, 8}, {{0}, {1}, {}, {}}),
+                       k = tensor({4, 2, 16, 8}, {{}, {}, {}, {}}),
+                       mask = tensor({1, 8, 16, 16}, {{}, {}, {}, {}});
+  EXPECT_EQ(text(call("scaled_dot_product_attention", {q, k, k, mask})),
+            "S0 S1 | S0 S1 | S0 S1 | R S1 -> S0 S1");
+}
+
+TEST(Inference, NormalisesRowsThatLieWhole) {
+  const TensorArgument x = tensor({8, 4, 16}, {{0}, {}, {1}}), scale = tensor({16}, {{1}});
+  EXPECT_EQ(text(call("rms_norm", {x, scale})), "S0 R | R R -> S0 R | S0 R");
+  const TensorArgument out = tensor({8, 4, 16}, {{}, {0}, {}}), inverse = tensor({8, 4}, {{1}, {}});
+  EXPECT_EQ(text(backward(call("rms_norm", {x, scale, out, inverse}))),
+            "S1 S0 | R R -> S1 S0 | S1 S0");
+}
+
+TEST(Inference, SumsAnIndexBeforeItChooses) {
+  TensorArgument index = tensor({8}, {{0}});
+  index.tensors.front().layout.partial[1] = Reduction::Sum;
+  EXPECT_EQ(text(call("gather", {tensor({4, 6}, kWhole2), index}, {std::int64_t{0}})),
+            "R R | S0 R -> S0 R");
+}
+
 TEST(Inference, FollowsDimensionsThroughAnotherShape) {
   EXPECT_EQ(text(call("reshape", {tensor({8, 6}, {{0}, {1}})}, {std::vector<std::int64_t>{48}})),
             "S0 S0 -> S0 S0");
