@@ -23,6 +23,7 @@ Command simulate_command();
 Command spmd_command();
 Command spmd_complete_command();  // a child of spmd
 Command spmd_place_command();     // a child of spmd
+Command spmd_run_command();       // a child of spmd
 Command tune_command();
 
 }  // namespace pipewright::tools

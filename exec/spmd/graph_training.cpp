@@ -1,0 +1,358 @@
+#include "exec/spmd/graph_training.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "core/spmd/reshard_steps.hpp"
+#include "exec/base/random.hpp"
+#include "exec/collectives/threads.hpp"
+#include "exec/spmd/local_operators.hpp"
+#include "exec/spmd/moves.hpp"
+
+namespace pipewright::exec::graphs {
+namespace {
+
+using spmd::ArrayPlace;
+using spmd::OperatorGraph;
+using spmd::TrainingArray;
+using spmd::TrainingStep;
+using spmd::TrainingSteps;
+
+/// Whole numbers are below what the operators that take them can choose from.
+std::int64_t choices_of(const OperatorGraph& graph, std::size_t tensor) {
+  std::int64_t least = std::int64_t{1} << 24;
+  for (const spmd::GraphOperator& one : graph.operators) {
+    const auto inputs = tensors_of(one.inputs);
+    const auto shape = [&](std::size_t place) { return graph.tensors[*inputs[place]].shape; };
+    if (one.rule == "embedding" && inputs[0] == tensor) least = std::min(least, shape(1)[0]);
+    if (one.rule == "cross_entropy_with_softmax" && inputs[1] == tensor) {
+      least = std::min(least, shape(0).back());
+    }
+  }
+  return std::max<std::int64_t>(1, least);
+}
+
+bool is_whole_number(const spmd::GraphTensor& tensor) {
+  return tensor.type.find("int") != std::string::npos;
+}
+
+/// Uniform; of a matrix in the range that keeps the size of what it multiplies.
+std::vector<float> drawn(const OperatorGraph& graph, std::size_t at, std::uint64_t seed) {
+  const spmd::GraphTensor& tensor = graph.tensors[at];
+  std::int64_t elements = 1;
+  for (const std::int64_t size : tensor.shape) elements *= size;
+  std::vector<float> values(sized(elements));
+  const std::uint64_t key = key_of(seed, tensor.name);
+  const std::int64_t choices = choices_of(graph, at);
+  const bool is_matrix = tensor.role == spmd::TensorRole::Parameter && tensor.shape.size() > 1;
+  const float range =
+      is_matrix ? 1 / std::sqrt(static_cast<float>(tensor.shape[tensor.shape.size() - 2])) : 1.0F;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = is_whole_number(tensor)
+                    ? static_cast<float>(uniform_below(key, i, static_cast<std::uint64_t>(choices)))
+                    : range * symmetric_uniform(key, i);
+  }
+  return values;
+}
+
+/// Where the classes of logits are divided, the processes that have those of the same rows.
+std::vector<std::vector<int>> class_groups(const OperatorGraph& graph,
+                                           const spmd::GraphOperator& one) {
+  if (one.rule != "cross_entropy_with_softmax") return {};
+  const std::vector<int>& dims = one.annotation.inputs[0]->dims.back();
+  if (dims.empty()) return {};
+  return groups_along(graph.meshes[*one.annotation.mesh].mesh, dims);
+}
+
+/// What all ranks share: what they read, and what one of them says.
+struct Job {
+  const OperatorGraph& graph;
+  const TrainingSteps& steps;
+  const GraphTrainingOptions& options;
+  std::vector<std::vector<float>> drawn = {};  // by tensor; empty where an operator makes it
+};
+
+/// One rank, in its thread.
+class RankOfGraph {
+ public:
+  RankOfGraph(const Job& job, int rank, GroupsByRanks groups)
+      : job_(job), graph_(job.graph), rank_(rank), groups_(std::move(groups)) {
+    arrays_.resize(job.steps.arrays.size());
+  }
+
+  void train() {
+    for (std::size_t tensor = 0; tensor < graph_.tensors.size(); ++tensor) {
+      if (!job_.drawn[tensor].empty()) begin_with(tensor);
+    }
+    for (int step = 0; step < job_.options.steps; ++step) {
+      clear_gradients();
+      for (const TrainingStep& one : job_.steps.steps) walk(one, step == 0);
+      if (const auto& loss = arrays_[job_.steps.lying[job_.steps.loss]]) {
+        losses_.push_back(static_cast<double>(loss->values.front()));
+      }
+    }
+  }
+
+  /// After train(): what this rank has.
+  const std::optional<LocalArray>& array(std::size_t at) const { return arrays_[at]; }
+  const std::optional<LocalArray>& first_gradient(std::size_t tensor) {
+    return first_gradients_[tensor];
+  }
+  const std::vector<double>& losses() const { return losses_; }
+  const GroupsByRanks& groups() const { return groups_; }
+
+ private:
+  spmd::Distribution distribution(const TrainingArray& array) const {
+    return {graph_.meshes[array.mesh].mesh, array.layout};
+  }
+
+  std::optional<spmd::LocalPart> part_of(std::size_t at) const {
+    const TrainingArray& array = job_.steps.arrays[at];
+    const std::vector<int>& ranks = graph_.meshes[array.mesh].mesh.ranks;
+    const auto found = std::find(ranks.begin(), ranks.end(), rank_);
+    if (found == ranks.end()) return std::nullopt;
+    return local_part({graph_.tensors[array.tensor].shape, array.layout},
+                      graph_.meshes[array.mesh].mesh,
+                      static_cast<std::size_t>(found - ranks.begin()));
+  }
+
+  void begin_with(std::size_t tensor) {
+    const std::size_t at = job_.steps.lying[tensor];
+    const auto part = part_of(at);
+    if (!part) return;
+    const spmd::LocalPart whole{.offset = spmd::Shape(part->shape.size()),
+                                .shape = graph_.tensors[tensor].shape};
+    arrays_[at] = zeros_of(*part);
+    copy_box({whole, job_.drawn[tensor]}, *part, *arrays_[at]);
+  }
+
+  void clear_gradients() {
+    for (std::size_t at = 0; at < arrays_.size(); ++at) {
+      if (!job_.steps.arrays[at].is_gradient) continue;
+      if (const auto part = part_of(at)) arrays_[at] = zeros_of(*part);
+    }
+    const ArrayPlace loss = job_.steps.gradients[job_.steps.loss];
+    if (loss && arrays_[*loss]) std::fill_n(arrays_[*loss]->values.begin(), 1, 1.0F);
+  }
+
+  void walk(const TrainingStep& step, bool is_first) {
+    if (step.kind == TrainingStep::Kind::Move) {
+      move(step);
+    } else if (step.kind == TrainingStep::Kind::Update) {
+      update(step, is_first);
+    } else {
+      compute(step);
+    }
+  }
+
+  void move(const TrainingStep& step) {
+    const std::size_t from = *step.inputs[0], to = *step.outputs[0];
+    const TrainingArray& before = job_.steps.arrays[from];
+    auto made = moved(step.plan, graph_.tensors[before.tensor].shape, distribution(before), rank_,
+                      groups_, arrays_[from]);
+    if (!made || !part_of(to)) return;
+    if (job_.steps.arrays[to].is_gradient) {
+      copy_box(*made, made->part, *arrays_[to], true);
+    } else {
+      arrays_[to] = std::move(made);
+    }
+  }
+
+  void update(const TrainingStep& step, bool is_first) {
+    auto& parameter = arrays_[*step.inputs[0]];
+    const auto& gradient = arrays_[*step.gradients[0]];
+    if (!parameter) return;
+    if (is_first) first_gradients_[step.at] = gradient;
+    for (std::size_t i = 0; i < parameter->values.size(); ++i) {
+      parameter->values[i] -= job_.options.learning_rate * gradient->values[i];
+    }
+  }
+
+  LocalArray* pointer(const ArrayPlace& at) {
+    return at && arrays_[*at] ? &*arrays_[*at] : nullptr;
+  }
+
+  void compute(const TrainingStep& step) {
+    const spmd::GraphOperator& one = graph_.operators[step.at];
+    const std::vector<int>& ranks = graph_.meshes[*one.annotation.mesh].mesh.ranks;
+    if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return;
+    LocalCall call{.one = one};
+    for (const std::vector<int>& group : class_groups(graph_, one)) {
+      const bool is_in = std::find(group.begin(), group.end(), rank_) != group.end();
+      if (is_in) call.classes = groups_.at(group).get();
+    }
+    for (const ArrayPlace& at : step.outputs) {
+      if (step.kind == TrainingStep::Kind::Forward) arrays_[*at] = zeros_of(*part_of(*at));
+      call.outputs.push_back(pointer(at));
+    }
+    for (const ArrayPlace& at : step.inputs) call.inputs.push_back(pointer(at));
+    if (step.kind == TrainingStep::Kind::Forward) {
+      local_operator(one).forward(call);
+      return;
+    }
+    std::vector<LocalArray> shares;  // of means
+    shares.reserve(step.of_outputs.size());
+    for (std::size_t place = 0; place < step.of_outputs.size(); ++place) {
+      const LocalArray* given = pointer(step.of_outputs[place]);
+      if (given != nullptr && step.shares[place] != 1) {
+        shares.push_back(*given);
+        for (float& value : shares.back().values) value *= static_cast<float>(step.shares[place]);
+        given = &shares.back();
+      }
+      call.of_outputs.push_back(given);
+    }
+    for (const ArrayPlace& at : step.gradients) call.gradients.push_back(pointer(at));
+    local_operator(one).backward(call);
+  }
+
+  const Job& job_;
+  const OperatorGraph& graph_;
+  const int rank_;
+  GroupsByRanks groups_;
+  std::vector<std::optional<LocalArray>> arrays_;
+  std::map<std::size_t, std::optional<LocalArray>> first_gradients_;  // by parameter
+  std::vector<double> losses_;
+};
+
+std::vector<int> ranks_of(const OperatorGraph& graph) {
+  std::set<int> ranks;
+  for (const spmd::NamedMesh& one : graph.meshes) {
+    ranks.insert(one.mesh.ranks.begin(), one.mesh.ranks.end());
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+void require_runnable(const OperatorGraph& graph) {
+  if (ranks_of(graph).size() > static_cast<std::size_t>(kMostGraphRanks)) {
+    throw InputError("the meshes have " + std::to_string(ranks_of(graph).size()) +
+                     " ranks together; a run has at most " + std::to_string(kMostGraphRanks));
+  }
+  for (const spmd::GraphTensor& tensor : graph.tensors) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : tensor.shape) elements *= size;
+    if (elements < 1 || elements > kMostGraphElements) {
+      throw InputError("\"" + tensor.name + "\" has " + std::to_string(elements) +
+                       " elements; in a run a tensor has 1 to " +
+                       std::to_string(kMostGraphElements));
+    }
+  }
+  for (const spmd::GraphOperator& one : graph.operators) require_local(graph, one);
+}
+
+/// All groups that any step needs, each made once.
+std::map<int, GroupsByRanks> groups_by_rank(const OperatorGraph& graph,
+                                            const TrainingSteps& steps) {
+  std::set<std::vector<int>> wanted;
+  for (const TrainingStep& step : steps.steps) {
+    if (step.kind == TrainingStep::Kind::Move) {
+      const TrainingArray& from = steps.arrays[*step.inputs[0]];
+      add_groups_of(step.plan, {graph.meshes[from.mesh].mesh, from.layout}, wanted);
+    } else if (step.kind == TrainingStep::Kind::Forward) {
+      for (auto& group : class_groups(graph, graph.operators[step.at])) wanted.insert(group);
+    }
+  }
+  std::map<int, GroupsByRanks> by_rank;
+  for (const std::vector<int>& ranks : wanted) {
+    auto members = collectives::groups_of_threads(static_cast<int>(ranks.size()));
+    for (std::size_t at = 0; at < ranks.size(); ++at) {
+      by_rank[ranks[at]][ranks] = std::move(members[at]);
+    }
+  }
+  return by_rank;
+}
+
+/// Each rank in a thread; the first error of any ends all.
+void run_all(std::map<int, std::unique_ptr<RankOfGraph>>& ranks) {
+  std::mutex guard;
+  std::exception_ptr failure;
+  std::vector<std::thread> threads;
+  for (auto& [rank, one] : ranks) {
+    threads.emplace_back([&guard, &failure, own = one.get()] {
+      try {
+        own->train();
+      } catch (...) {
+        const std::lock_guard lock(guard);
+        if (!failure) failure = std::current_exception();
+        for (const auto& [members, group] : own->groups()) group->give_up("another rank failed");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Puts a rank's part where it belongs.
+void put(const std::optional<LocalArray>& part, const spmd::Shape& shape,
+         std::vector<float>& whole) {
+  if (!part) return;
+  LocalArray all = zeros_of({.offset = spmd::Shape(shape.size()), .shape = shape});
+  if (!whole.empty()) all.values = std::move(whole);
+  copy_box(*part, part->part, all);
+  whole = std::move(all.values);
+}
+
+void require_finite(const GraphTraining& training) {
+  for (std::size_t step = 0; step < training.losses.size(); ++step) {
+    if (std::isfinite(training.losses[step])) continue;
+    throw RunError("the loss of step " + std::to_string(step) +
+                   " is not a finite number; a smaller --learning-rate may help");
+  }
+}
+
+}  // namespace
+
+OperatorGraph on_one_rank(OperatorGraph graph) {
+  graph.meshes = {{"one", {.shape = {1}, .dim_names = {"one"}, .ranks = {0}}}};
+  for (spmd::GraphTensor& tensor : graph.tensors) tensor.annotation = {};
+  for (spmd::GraphOperator& one : graph.operators) one.annotation = {};
+  return completed(graph).graph;
+}
+
+GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps,
+                          const GraphTrainingOptions& options) {
+  require_runnable(graph);
+  Job job{.graph = graph, .steps = steps, .options = options};
+  const auto producers = producers_of(graph);
+  for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
+    job.drawn.push_back(producers[at] ? std::vector<float>() : drawn(graph, at, options.seed));
+  }
+  auto groups = groups_by_rank(graph, steps);
+  std::map<int, std::unique_ptr<RankOfGraph>> ranks;
+  for (const int rank : ranks_of(graph)) {
+    ranks[rank] = std::make_unique<RankOfGraph>(job, rank, std::move(groups[rank]));
+  }
+  run_all(ranks);
+  GraphTraining training;
+  for (auto& [rank, one] : ranks) {
+    if (training.losses.empty()) training.losses = one->losses();
+    for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
+      const spmd::GraphTensor& tensor = graph.tensors[at];
+      if (tensor.role != spmd::TensorRole::Parameter || !steps.gradients[at]) continue;
+      put(one->array(steps.lying[at]), tensor.shape, training.parameters[tensor.name]);
+      put(one->first_gradient(at), tensor.shape, training.gradients[tensor.name]);
+    }
+  }
+  require_finite(training);
+  return training;
+}
+
+ArrayDifference difference(const std::vector<float>& one, const std::vector<float>& other) {
+  ArrayDifference result;
+  double most = 0, largest = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    most = std::max(most, std::abs(static_cast<double>(one[i]) - static_cast<double>(other[i])));
+    largest = std::max(
+        {largest, std::abs(static_cast<double>(one[i])), std::abs(static_cast<double>(other[i]))});
+    result.same_bits = result.same_bits && std::memcmp(&one[i], &other[i], sizeof(float)) == 0;
+  }
+  result.relative = largest == 0 ? 0 : most / largest;
+  return result;
+}
+
+}  // namespace pipewright::exec::graphs

@@ -1,0 +1,46 @@
+// A completed operator graph trained by ranks that are threads: each has its parts of the tensors
+// and walks the graph's training steps (core/spmd/graph/training_steps); parts meet in collectives
+// (exec/collectives). Tensors that no operator makes are drawn from a seed by their names, so that
+// every division of a graph, and the graph on one rank, begin alike.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/spmd/graph/training_steps.hpp"
+
+namespace pipewright::exec::graphs {
+
+struct GraphTrainingOptions {
+  int steps = 3;
+  float learning_rate = 0.1F;
+  std::uint64_t seed = 1;
+};
+
+inline constexpr int kMostGraphRanks = 64;
+inline constexpr std::int64_t kMostGraphElements = std::int64_t{1} << 24;  // of a tensor
+
+struct GraphTraining {
+  std::vector<double> losses;  // by step, before its update
+  /// By the parameter's name, whole: its gradient in the first step, and what it is in the end.
+  std::map<std::string, std::vector<float>> gradients = {}, parameters = {};
+};
+
+/// The same tensors and operators on one rank, with no annotation but that.
+spmd::OperatorGraph on_one_rank(spmd::OperatorGraph graph);
+
+/// Plain gradient descent. Throws InputError: an operator that is not computed here, more ranks or
+/// elements than these bounds; RunError: a value that is not finite.
+GraphTraining train_graph(const spmd::OperatorGraph& completed, const spmd::TrainingSteps& steps,
+                          const GraphTrainingOptions& options);
+
+/// How far two arrays are apart, of the largest magnitude in either.
+struct ArrayDifference {
+  double relative = 0;
+  bool same_bits = true;
+};
+ArrayDifference difference(const std::vector<float>& one, const std::vector<float>& other);
+
+}  // namespace pipewright::exec::graphs

@@ -1,0 +1,125 @@
+// pipewright spmd run: the examples of the guide, what moves in them, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/command_runner.hpp"
+#include "tests/support/json_schema.hpp"
+
+namespace pipewright::test {
+namespace spmd_run_test {
+
+std::string example(const std::string& name) {
+  return std::string(PIPEWRIGHT_SOURCE_DIR) + "/docs/examples/" + name + ".json";
+}
+
+Json run(const std::string& words) {
+  const Folder folder;
+  const auto result = pipewright("spmd run " + words + " --json", folder);
+  EXPECT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out);
+  const SchemaSet schemas(std::string(PIPEWRIGHT_SOURCE_DIR) + "/docs/schemas");
+  for (const std::string& problem : schemas.problems("result", document)) ADD_FAILURE() << problem;
+  return document;
+}
+
+/// "product: P(sum) -> R: all_reduce along 0, 96 B", gradients with a "d" in front.
+std::vector<std::string> moves(const Json& document) {
+  std::vector<std::string> lines;
+  for (const Json& move : document.at("moves")) {
+    const auto text = [&](const char* key) { return move.at(key).get<std::string>(); };
+    const std::string steps = text("steps");
+    lines.push_back((move.at("gradient").get<bool>() ? "d " : "") + text("tensor") + ": " +
+                    text("from") + " -> " + text("to") + ": " + steps.substr(0, steps.find(',')));
+  }
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(SpmdRun, SumsAProductWhereTheGuideDoes) {
+  const Json document = run(example("matmul-relu"));
+  EXPECT_EQ(moves(document), (Lines{"product: P(sum) -> R: all_reduce along 0"}));
+}
+
+TEST(SpmdRun, SumsGradientsOfDividedData) {
+  EXPECT_EQ(
+      moves(run(example("data-parallel"))),
+      (Lines{"loss: P(avg) -> R: all_reduce along 0", "d w_up: P(sum) -> R: all_reduce along 0",
+             "d w_down: P(sum) -> R: all_reduce along 0"}));
+}
+
+TEST(SpmdRun, DividesColumnsAndRowsWithOneSum) {
+  EXPECT_EQ(moves(run(example("tensor-parallel"))), (Lines{"y: P(sum) -> R: all_reduce along 0"}));
+}
+
+TEST(SpmdRun, SendsBetweenStagesForwardAndBackward) {
+  const Json document = run(example("pipeline-parallel"));
+  EXPECT_EQ(moves(document), (Lines{"active: first: R -> second: R: exchange",
+                                    "d active: second: R -> first: R: exchange"}));
+  EXPECT_EQ(document.at("difference").at("losses").at("same_bits"), true);
+  EXPECT_EQ(document.at("difference").at("parameters").at("same_bits"), true)
+      << "no sum is taken in another order";
+}
+
+TEST(SpmdRun, TrainsOnEightRanksOfTwoStages) {
+  const Json document = run(example("hybrid-parallel") + " --steps 8");
+  const Lines lines = moves(document);
+  for (const char* line : {"active: first: S0 S1 -> second: S0 S1: exchange",
+                           "y: second: S0 P(sum) -> second: S0 R: all_reduce along 1",
+                           "d w_up: first: P(sum) S1 -> first: R S1: all_reduce along 0",
+                           "d w_down: second: P(sum) S0 -> second: R S0: all_reduce along 0"}) {
+    EXPECT_NE(std::find(lines.begin(), lines.end(), line), lines.end()) << line;
+  }
+  EXPECT_LT(document.at("losses").back(), document.at("losses").front());
+  EXPECT_EQ(document.at("agrees"), true);
+}
+
+TEST(SpmdRun, TrainsWordsWithADividedVocabulary) {
+  const Json document = run(example("hybrid-words") + " --steps 8 --learning-rate 0.5");
+  EXPECT_EQ(document.at("agrees"), true);
+  EXPECT_LT(document.at("losses").back(), document.at("losses").front());
+}
+
+TEST(SpmdRun, TrainsWhatPlacementFound) {
+  const Folder folder;
+  const auto placed =
+      pipewright("spmd place " + example("tensor-parallel") + " --mesh 4 -o placed.json", folder);
+  ASSERT_EQ(placed.status, 0) << placed.err;
+  const auto result = pipewright("spmd run placed.json", folder);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("against one rank: losses "), std::string::npos) << result.out;
+}
+
+TEST(SpmdRun, NamesWhatItCannotTrain) {
+  const Folder folder;
+  const auto complaint = [&](const std::string& tensors, const std::string& rule,
+                             const std::string& more = "") {
+    folder.write("graph.json", R"({"schema": "pipewright.graph/1",
+        "meshes": {"m": {"shape": [2], "ranks": [0, 1]}}, "tensors": {)" +
+                                   tensors + R"(}, "operators": [{"name": "act", "rule": ")" +
+                                   rule + R"(", "inputs": ["x"], "outputs": ["y"]}]})");
+    const auto result = pipewright("spmd run graph.json" + more, folder);
+    EXPECT_EQ(result.status, 2) << result.out;
+    return result.err;
+  };
+  const std::string parameter = R"("x": {"shape": [1], "type": "float32", "role": "parameter"}, )",
+                    made = R"("y": {"shape": [1], "type": "float32"})";
+  EXPECT_NE(complaint(parameter + made, "tanh").find("operator \"act\" (tanh): is not computed"),
+            std::string::npos);
+  EXPECT_NE(complaint(R"("x": {"shape": [1], "type": "float32"}, )" + made, "relu")
+                .find("\"y\" depends on no tensor with \"role\": \"parameter\""),
+            std::string::npos);
+  EXPECT_NE(complaint(parameter + made, "relu", " --loss z").find("no tensor is called \"z\""),
+            std::string::npos);
+  EXPECT_NE(complaint(R"("x": {"shape": [4], "type": "float32", "role": "parameter"},
+                         "y": {"shape": [4], "type": "float32"})",
+                      "relu")
+                .find("name the loss with --loss"),
+            std::string::npos);
+  EXPECT_NE(complaint(parameter + made, "relu", " --learning-rate fast").find("--learning-rate"),
+            std::string::npos);
+}
+
+}  // namespace spmd_run_test
+}  // namespace pipewright::test

@@ -1,0 +1,221 @@
+// pipewright spmd run: an operator graph trained on the ranks of its meshes, and on one.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/base/error.hpp"
+#include "core/base/words.hpp"
+#include "core/spmd/graph/graph_json.hpp"
+#include "core/spmd/graph/training_steps.hpp"
+#include "core/spmd/reshard_cases.hpp"
+#include "exec/spmd/graph_training.hpp"
+#include "tools/cli/arguments.hpp"
+#include "tools/cli/exit_status.hpp"
+#include "tools/cli/session.hpp"
+#include "tools/cli/table.hpp"
+#include "tools/commands/commands.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+/// Of losses, gradients and parameters, relative: sums in another order are as far apart.
+constexpr double kMostDifference = 1e-6;
+
+std::string digits_text(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
+  return text;
+}
+
+struct Trained {
+  spmd::OperatorGraph graph;  // completed
+  spmd::TrainingSteps steps;
+  exec::graphs::GraphTraining divided, serial;
+};
+
+struct Comparison {
+  exec::graphs::ArrayDifference losses, gradients, parameters;  // the largest of any
+
+  bool agrees() const {
+    return std::max({losses.relative, gradients.relative, parameters.relative}) <= kMostDifference;
+  }
+};
+
+std::vector<float> as_floats(const std::vector<double>& values) {
+  return {values.begin(), values.end()};
+}
+
+void take_larger(exec::graphs::ArrayDifference& of_all, const exec::graphs::ArrayDifference& one) {
+  of_all.relative = std::max(of_all.relative, one.relative);
+  of_all.same_bits = of_all.same_bits && one.same_bits;
+}
+
+Comparison compared(const Trained& trained) {
+  Comparison comparison;
+  for (std::size_t step = 0; step < trained.divided.losses.size(); ++step) {
+    take_larger(comparison.losses,
+                exec::graphs::difference(as_floats({trained.divided.losses[step]}),
+                                         as_floats({trained.serial.losses[step]})));
+  }
+  for (const auto& [name, values] : trained.divided.parameters) {
+    take_larger(comparison.parameters,
+                exec::graphs::difference(values, trained.serial.parameters.at(name)));
+    take_larger(comparison.gradients, exec::graphs::difference(trained.divided.gradients.at(name),
+                                                               trained.serial.gradients.at(name)));
+  }
+  return comparison;
+}
+
+std::string difference_text(const exec::graphs::ArrayDifference& one) {
+  return one.same_bits ? "the same bits" : "off by " + digits_text(one.relative, 2);
+}
+
+void print_losses(const Trained& trained, Session& session) {
+  Table table({{"step"},
+               {"loss", Table::Align::Right},
+               {"on one rank", Table::Align::Right},
+               {"difference"}});
+  for (std::size_t step = 0; step < trained.divided.losses.size(); ++step) {
+    const double loss = trained.divided.losses[step], serial = trained.serial.losses[step];
+    table.add({std::to_string(step), digits_text(loss, 7), digits_text(serial, 7),
+               difference_text(exec::graphs::difference(as_floats({loss}), as_floats({serial})))});
+  }
+  session.print(table.text(session.terminal()));
+}
+
+const spmd::GraphTensor& tensor_of(const Trained& trained, std::size_t array) {
+  return trained.graph.tensors[trained.steps.arrays[array].tensor];
+}
+
+std::string layout_text(const Trained& trained, std::size_t array) {
+  const spmd::TrainingArray& one = trained.steps.arrays[array];
+  const spmd::NamedMesh& mesh = trained.graph.meshes[one.mesh];
+  const std::string text = text_of(one.layout, mesh.mesh);
+  return trained.graph.meshes.size() > 1 ? mesh.name + ": " + text : text;
+}
+
+void print_moves(const Trained& trained, Session& session) {
+  Table table({{"tensor"}, {"from"}, {"to"}, {"bytes", Table::Align::Right}, {"steps"}});
+  for (const spmd::TrainingStep& step : trained.steps.steps) {
+    if (step.kind != spmd::TrainingStep::Kind::Move) continue;
+    const std::size_t from = *step.inputs[0], to = *step.outputs[0];
+    const bool is_gradient = trained.steps.arrays[to].is_gradient;
+    table.add({(is_gradient ? "gradient of " : "") + tensor_of(trained, from).name,
+               layout_text(trained, from), layout_text(trained, to),
+               std::to_string(step.plan.bytes), spmd::text_of(step.plan.steps)});
+  }
+  session.print(table.text(session.terminal()));
+}
+
+void print_training(const Trained& trained, Session& session) {
+  print_losses(trained, session);
+  session.print("\n");
+  print_moves(trained, session);
+  const Comparison comparison = compared(trained);
+  session.print("\nagainst one rank: losses " + difference_text(comparison.losses) +
+                "; gradients of the first step " + difference_text(comparison.gradients) +
+                "; parameters in the end " + difference_text(comparison.parameters) + "\n");
+}
+
+Json to_json(const exec::graphs::ArrayDifference& one) {
+  return {{"same_bits", one.same_bits}, {"relative", one.relative}};
+}
+
+Json to_json(const Trained& trained) {
+  const Comparison comparison = compared(trained);
+  Json moves = Json::array();
+  for (const spmd::TrainingStep& step : trained.steps.steps) {
+    if (step.kind != spmd::TrainingStep::Kind::Move) continue;
+    const std::size_t from = *step.inputs[0], to = *step.outputs[0];
+    moves.push_back({{"tensor", tensor_of(trained, from).name},
+                     {"gradient", trained.steps.arrays[to].is_gradient},
+                     {"from", layout_text(trained, from)},
+                     {"to", layout_text(trained, to)},
+                     {"bytes", step.plan.bytes},
+                     {"steps", spmd::text_of(step.plan.steps)}});
+  }
+  return {{"losses", trained.divided.losses},
+          {"serial_losses", trained.serial.losses},
+          {"moves", std::move(moves)},
+          {"bytes", bytes_of(trained.steps)},
+          {"difference",
+           {{"losses", to_json(comparison.losses)},
+            {"gradients", to_json(comparison.gradients)},
+            {"parameters", to_json(comparison.parameters)}}},
+          {"agrees", comparison.agrees()}};
+}
+
+exec::graphs::GraphTrainingOptions options_of(const Arguments& arguments) {
+  constexpr int kMostSteps = 10'000;
+  constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;  // as far as JSON's numbers go
+  exec::graphs::GraphTrainingOptions options;
+  options.steps = arguments.integer_or("--steps", 1, kMostSteps, options.steps);
+  options.seed = static_cast<std::uint64_t>(arguments.integer("--seed", 0, kMostSeed).value_or(1));
+  if (const auto text = arguments.text("--learning-rate")) {
+    const auto rate = number_of_word<float>(*text);
+    if (!rate || !std::isfinite(*rate) || *rate < 0) {
+      throw InputError("--learning-rate: expected a number from 0, found \"" + *text + "\"");
+    }
+    options.learning_rate = *rate;
+  }
+  return options;
+}
+
+int run_graph(const Arguments& arguments, Session& session) {
+  const std::string file = arguments.positionals().front();
+  const Json json = parse_json(read_text(file), file);
+  const spmd::OperatorGraph given = spmd::read_graph(JsonCursor(json, file));
+  const std::size_t loss = spmd::loss_of(given, arguments.text("--loss"));
+  const exec::graphs::GraphTrainingOptions options = options_of(arguments);
+  Trained trained;
+  trained.graph = spmd::completed(given).graph;
+  trained.steps = spmd::training_steps(trained.graph, loss);
+  trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
+  const spmd::OperatorGraph serial = exec::graphs::on_one_rank(given);
+  trained.serial = exec::graphs::train_graph(serial, spmd::training_steps(serial, loss), options);
+  if (session.json()) {
+    session.print_result(to_json(trained));
+  } else {
+    print_training(trained, session);
+  }
+  return compared(trained).agrees() ? kDone : kAnswerIsNo;
+}
+
+}  // namespace
+
+Command spmd_run_command() {
+  Command command;
+  command.name = "spmd run";
+  command.summary = "train an operator graph on the ranks of its meshes, and on one rank";
+  command.description =
+      "Reads an operator graph (pipewright.graph/1), completes it, and trains it by plain gradient "
+      "descent, a thread for each rank: forward, backward, what moves between, updates. Tensors "
+      "that no operator makes are drawn from the seed. The same graph is then trained on one rank. "
+      "The exit status is 1 if a loss, a gradient or a parameter is off by more than 1e-6 of the "
+      "largest.";
+  command.examples = {
+      {"spmd run docs/examples/data-parallel.json", "losses, and what moved in each step"},
+      {"spmd run docs/examples/hybrid-parallel.json --steps 10", "eight ranks, two stages"},
+  };
+  command.positionals = {
+      {.name = "FILE", .help = "an operator graph; - is standard input", .least = 1, .most = 1}};
+  command.flags = {
+      {.group = "Training",
+       .name = "--loss",
+       .argument = "TENSOR",
+       .help = "what is minimised; default: the tensor of one element that nothing takes"},
+      {.group = "Training", .name = "--steps", .argument = "N", .help = "default 3"},
+      {.group = "Training",
+       .name = "--learning-rate",
+       .argument = "X",
+       .help = "of plain gradient descent; default 0.1"},
+      {.group = "Training",
+       .name = "--seed",
+       .argument = "N",
+       .help = "of parameters and data; default 1"},
+  };
+  command.run = run_graph;
+  return command;
+}
+
+}  // namespace pipewright::tools
