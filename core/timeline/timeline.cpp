@@ -7,6 +7,7 @@
 #include "core/timeline/ratios.hpp"
 
 namespace pipewright {
+
 std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs) {
   std::vector<RankFigures> ranks(static_cast<std::size_t>(program.ranks()));
   const bool forward_only = is_forward_only(program);
