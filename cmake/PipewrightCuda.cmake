@@ -3,7 +3,7 @@
 # only where it is asked for, because nvcc takes its time: ON requires nvcc and cuBLAS, AUTO builds it where they are. The
 # module also holds the NCCL half (exec/transports/nccl) where NCCL's header and library are found.
 #
-# CMAKE_CUDA_ARCHITECTURES says for which GPUs; 80 (A100) and 90 (H100, H200) where nobody says.
+# CMAKE_CUDA_ARCHITECTURES says for which GPUs; 80 (A100), 90 (H100, H200) and 100 (B200) where nobody says.
 # Sets PIPEWRIGHT_CUDA_MODULE, where the module lies or would lie.
 
 include_guard(GLOBAL)
@@ -28,7 +28,7 @@ if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS /usr/
   set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
 endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities of the GPUs to build for")
+  set(CMAKE_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "Compute capabilities of the GPUs to build for")
 endif()
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)

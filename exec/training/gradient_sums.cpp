@@ -36,7 +36,10 @@ void GradientSums::hand_in(InstructionId member) {
   switch (program_.code[member].kind) {
     case ActionKind::ReduceNorm:
       take();
-      return transport_->contribute(rank_, member, std::make_shared<NormMessage>(own_squares()));
+      return transport_->contribute(rank_, member,
+                                    device_ != nullptr
+                                        ? device_->squares(counted())
+                                        : PartPtr(std::make_shared<NormMessage>(own_squares())));
     case ActionKind::ReduceTied:
       take();
       return hand_in(member, own_tables());
@@ -105,10 +108,18 @@ bool GradientSums::counts(const Own& own, MicroBatchId first) const {
   return program_.placement.rank_of(own.id, first) == rank_;
 }
 
+std::vector<StageGradients*> GradientSums::counted() const {
+  std::vector<StageGradients*> stages;
+  for (const Own& own : stages_) {
+    if (counts(own, first_of_experts_)) stages.push_back(own.gradients);
+  }
+  return stages;
+}
+
 SquareSum GradientSums::own_squares() {
   SquareSum sum;
-  for (const Own& own : stages_) {
-    if (!counts(own, first_of_experts_) || sum.add(own.gradients->squares())) continue;
+  for (StageGradients* stage : counted()) {
+    if (sum.add(stage->squares())) continue;
     norm_is_finite_ = false;
     return {};
   }
@@ -118,6 +129,10 @@ SquareSum GradientSums::own_squares() {
 void GradientSums::clip() {
   if (most_norm_ <= 0) return;
   // Without a REDUCE_NORM there is no other rank.
+  if (device_ != nullptr) {
+    return device_->clip(norm_ ? transport_->gathered(rank_, *norm_)
+                               : std::vector<PartPtr>{device_->squares(counted())});
+  }
   const std::optional<SquareSum> squares =
       norm_ ? total_of(transport_->gathered(rank_, *norm_)) : own_squares();
   if (!squares) norm_is_finite_ = false;

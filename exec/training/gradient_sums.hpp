@@ -53,6 +53,19 @@ class StageGradients {
   virtual void set_table(std::span<const GradientPart* const> parts) = 0;
 };
 
+/// Clipping by a device whose ranks reach one another's memory, so that no host waits for the norm.
+class ClippingOnDevice {
+ public:
+  virtual ~ClippingOnDevice() = default;
+
+  /// The sum of the squares of these stages' gradients, for the other ranks of this process.
+  virtual PartPtr squares(std::span<StageGradients* const> counted) = 0;
+  /// All gradients of this rank are scaled so that the norm of what these sums are of, those of
+  /// squares() of all ranks, is at most what is allowed. Tells by the stages' not_finite() of a
+  /// norm without meaning.
+  virtual void clip(const std::vector<PartPtr>& parts) = 0;
+};
+
 class GradientSums {
  public:
   /// `transport` may be null where the Program has no collectives. All must outlive it.
@@ -60,6 +73,8 @@ class GradientSums {
 
   /// A stage of this rank. Before the first step, in ascending order.
   void add(StageId id, StageGradients& stage);
+  /// The norm is this one's affair from now on; it must outlive this.
+  void clip_on(ClippingOnDevice& device) { device_ = &device; }
   /// Called with each copy of gradients, or weights, that is made for other ranks.
   void tell_copies_to(std::function<void(const GradientPart&)> told) { told_ = std::move(told); }
 
@@ -91,6 +106,7 @@ class GradientSums {
   bool counts(const Own& own, MicroBatchId first) const;
   std::vector<const GradientPart*> of_same_experts(
       InstructionId member, std::span<const GradientPart* const> parts) const;
+  std::vector<StageGradients*> counted() const;
   SquareSum own_squares();
   GradientPart own_tables();
   void set_tables(std::span<const GradientPart* const> parts);
@@ -101,6 +117,7 @@ class GradientSums {
   const MicroBatchId first_micro_batch_, first_of_experts_;
   Transport* const transport_;
   const double most_norm_;
+  ClippingOnDevice* device_ = nullptr;
   std::function<void(const GradientPart&)> told_;
   std::vector<Own> stages_;
   std::vector<InstructionId> reductions_;  // that have ended and wait for the update

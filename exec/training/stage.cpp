@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "exec/layers/parameters.hpp"
 #include "exec/layers/stage_layers.hpp"
 #include "exec/training/loss_share.hpp"
 #include "exec/training/stage_loss.hpp"
@@ -21,11 +20,11 @@ TrainableStage::TrainableStage(const StageSpec& spec, std::unique_ptr<StageDevic
   row_gradients_ = std::make_unique<RowGradients>(layers_, *groups_, device_->ops(), shape_.extent);
   share_loss_among(spec.micro_batches);
   parameters_ = parameters_of_layers(layers_);
-  for (Parameter* p : parameters_.all) {
-    allocate(*p, spec.seed);
-    parameters_.sizes.push_back(p->value.size());
+  for (const Parameter* p : parameters_.all) {
+    parameters_.sizes.push_back(p->value.empty() ? static_cast<std::size_t>(p->start.size)
+                                                 : p->value.size());
   }
-  weights_ = &device_->keep_parameters(parameters_.all, spec.optimizer);
+  weights_ = &device_->keep_parameters(parameters_.all, spec.optimizer, spec.seed);
   keep_summands_apart();
   versions_ = WeightVersions(weights_->versions());
   in_flight_.resize(static_cast<std::size_t>(spec.micro_batches));

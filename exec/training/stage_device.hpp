@@ -4,6 +4,7 @@
 // the work. Owns what it hands out; one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -23,9 +24,10 @@ class StageDevice {
   virtual ~StageDevice() = default;
 
   virtual TensorOps& ops() = 0;
-  /// Makes the store of these parameters, which must outlive it. Once, after the layers were made.
+  /// Makes the store of these parameters, which must outlive it: memory for those that have none,
+  /// started as declared (exec/layers/parameters.hpp). Once, after the layers were made.
   virtual StageWeights& keep_parameters(const std::vector<Parameter*>& parameters,
-                                        const OptimizerSpec& optimizer) = 0;
+                                        const OptimizerSpec& optimizer, std::uint64_t seed) = 0;
 
   /// Keeps a copy of what the stage needs of the micro-batch, until the next one of the same
   /// number.

@@ -3,63 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <limits>
 
-#include "exec/base/fixed_point.hpp"
 #include "exec/devices/cpu/kernels/canonical_gemm.hpp"
 #include "exec/layers/ops.hpp"
-#include "exec/layers/optimizer.hpp"
-#include "exec/training/gradient_norm.hpp"
-#include "tests/support/cuda_under_test.hpp"
-#include "tests/unit/numeric.hpp"
+#include "tests/support/cuda_kernel_fixture.hpp"
 
 namespace pipewright::tests {
 namespace {
-
-using exec::cuda::require;
-using test::Floats;
-using test::random_floats;
-
-std::size_t product(int a, int b) {
-  return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
-}
-
-/// NaN equals NaN here, 0 does not equal -0.
-void expect_same_bits(const Floats& found, const Floats& expected, const char* what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (std::isnan(found[i]) && std::isnan(expected[i])) continue;
-    ASSERT_EQ(std::memcmp(&found[i], &expected[i], sizeof(float)), 0)
-        << what << ", element " << i << ": " << found[i] << " instead of " << expected[i];
-  }
-}
-
-class CudaKernels : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string why;
-    const std::vector<NamedCuda> all = cudas_under_test(why);
-    if (all.empty()) GTEST_SKIP() << why;
-    cuda_ = all.front().table;
-    device_ = std::make_unique<OnDevice>(*cuda_);
-  }
-
-  const pipewright_cuda_kernels& kernels() const { return cuda_->kernels; }
-  void* stream() const { return device_->stream; }
-  template <class T>
-  T* up(const std::vector<T>& values) {
-    return device_->up(values);
-  }
-  template <class T>
-  std::vector<T> down(const T* from, std::size_t n) {
-    return device_->down(from, n);
-  }
-  void done(int status) const { require(*cuda_, status); }
-
-  const pipewright_cuda* cuda_ = nullptr;
-  std::unique_ptr<OnDevice> device_;
-};
 
 /// Sizes from 1 to what needs several blocks, and numbers from the dust to where gelu is x.
 Floats many_sizes(std::size_t n, std::uint64_t key) {
@@ -141,11 +91,11 @@ TEST_F(CudaKernels, BiasAndLayerNormHaveTheCpusBits) {
     exec::layer_norm_backward_weight(shape, x.data(), mean.data(), inverse.data(), dy.data(),
                                      dscale.data(), dshift.data());
     done(kernels().layer_norm_backward_weight(stream(), rows, width, dev_x, dev_mean, dev_inverse,
-                                              dev_dy, dev_dscale, dev_dshift));
+                                              dev_dy, nullptr, 1, dev_dscale, dev_dshift));
     expect_same_bits(down(dev_dscale, w), dscale, "norm W, scale");
     expect_same_bits(down(dev_dshift, w), dshift, "norm W, shift");
     exec::bias_backward_weight(rows, width, dy.data(), dbias.data());
-    done(kernels().bias_backward_weight(stream(), rows, width, dev_dy, dev_dbias));
+    done(kernels().bias_backward_weight(stream(), rows, width, dev_dy, nullptr, 1, dev_dbias));
     expect_same_bits(down(dev_dbias, w), dbias, "bias W");
     y = x;
     exec::bias_forward(rows, width, shift.data(), y.data());
@@ -171,6 +121,76 @@ double cross_entropy_of(const Floats& facts) {
              (static_cast<double>(facts[r]) - static_cast<double>(facts[r + 2]));
   }
   return total;
+}
+
+/// Relative to the largest number.
+void expect_near(const Floats& found, const Floats& expected, double most, const char* what) {
+  double largest = 0, apart = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(expected[i])));
+    const double difference = static_cast<double>(found[i]) - static_cast<double>(expected[i]);
+    ASSERT_FALSE(std::isnan(difference)) << what;
+    apart = std::max(apart, std::fabs(difference));
+  }
+  EXPECT_LE(apart, most * largest) << what;
+}
+
+/// Rows that more threads share, and columns in parts: other bits, the same numbers, and the same
+/// bits each time.
+TEST_F(CudaKernels, TheFastOnesStayWithinRoundingOfTheCpus) {
+  const pipewright_cuda_kernels& fast = cuda_->fast;
+  float* const scratch = up(Floats(PIPEWRIGHT_CUDA_COLUMN_WORDS, NAN));
+  for (const auto [rows, width] : {Rows{3, 15}, Rows{129, 200}, Rows{700, 33}, Rows{2, 1025}}) {
+    const std::size_t n = product(rows, width), w = product(1, width), r = product(rows, 1);
+    const Floats x = random_floats(n, 3, 5.0F), dy = random_floats(n, 4);
+    const Floats scale = random_floats(w, 5), shift = random_floats(w, 6);
+    const exec::NormShape shape{rows, width};
+    Floats y(n), mean(r), inverse(r);
+    exec::layer_norm_forward(shape, x.data(), scale.data(), shift.data(), y.data(), mean.data(),
+                             inverse.data());
+    float *const out = up(Floats(n, NAN)), *const dev_mean = up(Floats(r, NAN)),
+                 *const dev_inverse = up(Floats(r, NAN)), *const dev_x = up(x),
+                 *const dev_dy = up(dy);
+    done(fast.layer_norm_forward(stream(), rows, width, dev_x, up(scale), up(shift), out, dev_mean,
+                                 dev_inverse));
+    expect_near(down(out, n), y, 2e-6, "norm F");
+    exec::layer_norm_backward_input(shape, x.data(), mean.data(), inverse.data(), scale.data(),
+                                    dy.data(), y.data());
+    done(fast.layer_norm_backward_input(stream(), rows, width, dev_x, dev_mean, dev_inverse,
+                                        up(scale), dev_dy, out));
+    expect_near(down(out, n), y, 2e-6, "norm I");
+    for (const int adds : {0, 1}) {
+      Floats dscale = adds != 0 ? scale : Floats(w), dshift = adds != 0 ? shift : Floats(w),
+             dbias = dshift;
+      exec::layer_norm_backward_weight(shape, x.data(), mean.data(), inverse.data(), dy.data(),
+                                       dscale.data(), dshift.data());
+      exec::bias_backward_weight(rows, width, dy.data(), dbias.data());
+      for (const pipewright_cuda_kernels* table : {&fast, &kernels()}) {
+        float *const a = up(adds != 0 ? scale : Floats(w, NAN)),
+                     *const b = up(adds != 0 ? shift : Floats(w, NAN)),
+                     *const c = up(adds != 0 ? shift : Floats(w, NAN));
+        done(table->layer_norm_backward_weight(stream(), rows, width, dev_x, dev_mean, dev_inverse,
+                                               dev_dy, scratch, adds, a, b));
+        expect_near(down(a, w), dscale, 2e-6, "norm W, scale");
+        expect_near(down(b, w), dshift, 2e-6, "norm W, shift");
+        done(table->bias_backward_weight(stream(), rows, width, dev_dy, scratch, adds, c));
+        expect_near(down(c, w), dbias, 2e-6, "bias W");
+      }
+    }
+    const auto labels = random_ids(rows, width, 9);
+    float* const facts = up(Floats(3 * r, NAN));
+    const double loss =
+        exec::softmax_cross_entropy_forward({rows, width}, x.data(), labels.data(), y.data());
+    done(fast.cross_entropy_forward(stream(), rows, width, dev_x, up(labels), dev_x, facts));
+    expect_near(down(dev_x, n), y, 2e-6, "cross-entropy F");
+    EXPECT_NEAR(cross_entropy_of(down(facts, 3 * r)), loss, 1e-5 * std::fabs(loss));
+    float* const sums = up(Floats(r, NAN));
+    done(fast.mse_forward(stream(), rows, width, dev_dy, up(x), sums));
+    double total = 0;
+    for (const float one : down(sums, r)) total += static_cast<double>(one);
+    const double mse = exec::mse_forward({rows, width}, dy.data(), x.data());
+    EXPECT_NEAR(total, mse, 1e-5 * mse);
+  }
 }
 
 TEST_F(CudaKernels, TheLossesHaveTheCpusBits) {
@@ -234,87 +254,6 @@ TEST_F(CudaKernels, AnEmbeddingHasTheCpusBitsWhateverTokensRepeat) {
       expect_same_bits(down(dev_dpositions, p), dpositions, "embedding W, positions");
     }
   }
-}
-
-TEST_F(CudaKernels, UpdatesHaveTheCpusBits) {
-  const std::size_t n = 5000;
-  exec::OptimizerSpec spec;
-  for (const auto kind : {exec::OptimizerKind::Sgd, exec::OptimizerKind::AdamW}) {
-    spec.kind = kind;
-    const Floats start = random_floats(n, 14);
-    exec::Parameter p{"p", true, {start.begin(), start.end()}, exec::AlignedFloats(n, 0.0F)};
-    exec::Optimizer optimizer(spec, {&p});
-    float *const value = up(start), *const mean = up(Floats(n, 0.0F)),
-                 *const square = up(Floats(n, 0.0F));
-    for (int step = 0; step < 3; ++step) {
-      Floats gradient = random_floats(n, 15 + static_cast<std::uint64_t>(step));
-      for (std::size_t i = 0; i < n; i += 3) gradient[i] *= 1e-29F;
-      std::copy(gradient.begin(), gradient.end(), p.gradient.begin());
-      optimizer.update(step);
-      if (kind == exec::OptimizerKind::Sgd) {
-        const auto rate = static_cast<float>(spec.learning_rate);
-        done(kernels().sgd(stream(), n, rate, up(gradient), value));
-      } else {
-        const exec::AdamFactors f = exec::adam_factors(spec, step, true);
-        const std::vector<pipewright_cuda_adamw> factors{
-            {f.keep_mean, f.take_mean, f.keep_square, f.take_square, f.rate, f.square_correction,
-             f.epsilon, f.keep_value}};
-        done(kernels().adamw(stream(), n, up(factors), up(gradient), mean, square, value));
-      }
-      expect_same_bits(down(value, n), {p.value.begin(), p.value.end()}, "update");
-    }
-  }
-}
-
-TEST_F(CudaKernels, OrderFreeSumsAreThoseOfTheCpu) {
-  const std::size_t n = 3000;
-  exec::FixedPointSums sums(n);
-  std::int64_t *const high = up(std::vector<std::int64_t>(n, 0)), *const low =
-                                                                      up(std::vector<std::int64_t>(
-                                                                          n, 0));
-  int* const bad = up(std::vector<int>{0});
-  for (const float size : {1e12F, 1.0F, 1e-3F, 1e-9F, 1e-17F, 1e-30F}) {
-    const Floats x = random_floats(n, 20, size);
-    ASSERT_TRUE(sums.add(x));
-    float* const part = up(x);
-    done(kernels().fixed_add(stream(), n, part, high, low, bad));
-    EXPECT_EQ(down(part, n), Floats(n, 0.0F)) << "the part has been added";
-    const exec::FixedPointSums::Words& expected = sums.high();
-    EXPECT_EQ(down(high, n), std::vector<std::int64_t>(expected.begin(), expected.end()));
-    EXPECT_EQ(down(low, n), std::vector<std::int64_t>(sums.low().begin(), sums.low().end()));
-    Floats rounded(n);
-    sums.round_to(rounded);
-    float* const gradient = up(Floats(n, NAN));
-    done(kernels().fixed_round(stream(), n, high, low, gradient));
-    expect_same_bits(down(gradient, n), rounded, "rounded");
-  }
-  EXPECT_EQ(down(bad, 1).front(), 0);
-  for (const float no_number : {NAN, INFINITY, -5e12F}) {
-    Floats x(n, 0.0F);
-    x[17] = no_number;
-    int* const flag = up(std::vector<int>{0});
-    done(kernels().fixed_add(stream(), n, up(x), high, low, flag));
-    EXPECT_EQ(down(flag, 1).front(), 1) << no_number;
-  }
-}
-
-TEST_F(CudaKernels, TheSumOfSquaresIsThatOfTheCpu) {
-  std::int64_t* const partial = up(std::vector<std::int64_t>(PIPEWRIGHT_CUDA_SQUARE_WORDS, -1));
-  std::int64_t* const total = up(std::vector<std::int64_t>(4, 0));
-  int* const bad = up(std::vector<int>{0});
-  exec::SquareSum expected;
-  for (const std::size_t n : {std::size_t{1}, std::size_t{2047}, std::size_t{30001}}) {
-    Floats x = random_floats(n, n, 3.0F);
-    x.front() = 1e11F;
-    ASSERT_TRUE(expected.add(x));
-    done(kernels().add_squares(stream(), n, up(x), partial, total, bad));
-    const std::vector<std::int64_t> found = down(total, 4);
-    EXPECT_EQ(found, (std::vector<std::int64_t>{expected.small.high, expected.small.low,
-                                                expected.large.high, expected.large.low}));
-  }
-  EXPECT_EQ(down(bad, 1).front(), 0);
-  done(kernels().add_squares(stream(), 1, up(Floats{NAN}), partial, total, bad));
-  EXPECT_EQ(down(bad, 1).front(), 1);
 }
 
 // --- Products ---

@@ -16,26 +16,37 @@ namespace pipewright::tests {
 namespace {
 
 using exec::cuda::kLanes;
+using exec::cuda::kWarp;
+using exec::cuda::kWideLanes;
 using exec::cuda::lane_part;
 
 // --- Kernels ---
 
-/// The sixteen lanes one after another.
+/// The lanes of a row one after another; their parts are combined within each warp, then the
+/// warps'.
+template <int lanes, int warp>
 struct HostLanes {
   template <class F>
   void each(int n, F f) const {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      for (int j = lane; j < n; j += kLanes) f(j);
+    for (int lane = 0; lane < lanes; ++lane) {
+      for (int j = lane; j < n; j += lanes) f(j);
     }
   }
   template <class Combine, class Term>
   float reduce(int n, float start, Combine combine, Term term) const {
-    std::array<float, kLanes> parts{};
-    for (int lane = 0; lane < kLanes; ++lane)
-      parts[static_cast<unsigned>(lane)] = lane_part(lane, n, start, combine, term);
-    for (unsigned half = kLanes / 2; half > 0; half /= 2) {
-      // All lanes at once, as a warp's threads shift down.
-      for (unsigned lane = 0; lane < half; ++lane)
+    std::array<float, lanes> parts{};
+    for (int lane = 0; lane < lanes; ++lane)
+      parts[static_cast<unsigned>(lane)] = lane_part<lanes>(lane, n, start, combine, term);
+    std::array<float, lanes / warp> of_warps{};
+    for (unsigned w = 0; w < of_warps.size(); ++w)
+      of_warps[w] = in_halves(&parts[w * warp], warp, combine);
+    return in_halves(of_warps.data(), of_warps.size(), combine);
+  }
+  /// All lanes at once, as a warp's threads shift down.
+  template <class Combine>
+  static float in_halves(float* parts, std::size_t n, Combine combine) {
+    for (std::size_t half = n / 2; half > 0; half /= 2) {
+      for (std::size_t lane = 0; lane < half; ++lane)
         parts[lane] = combine(parts[lane], parts[lane + half]);
     }
     return parts[0];
@@ -119,7 +130,13 @@ struct Launcher {
   template <class F>
   static int rows(void* stream, std::size_t n, F f) {
     return host::put(stream, [n, f] {
-      for (std::size_t row = 0; row < n; ++row) f(HostLanes{}, row);
+      for (std::size_t row = 0; row < n; ++row) f(HostLanes<kLanes, kLanes>{}, row);
+    });
+  }
+  template <class F>
+  static int wide_rows(void* stream, std::size_t n, F f) {
+    return host::put(stream, [n, f] {
+      for (std::size_t row = 0; row < n; ++row) f(HostLanes<kWideLanes, kWarp>{}, row);
     });
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
@@ -290,6 +307,7 @@ pipewright_cuda table() {
   t.launch = host::launch;
   t.release_graph = host::release_graph;
   t.kernels = exec::cuda::kernel_table<Launcher>();
+  t.fast = exec::cuda::fast_kernel_table<Launcher>();
   return t;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "exec/layers/parameters.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -13,7 +14,8 @@ StageDevice::StageDevice(const StageShape& shape, Numerics numerics)
       kept_(static_cast<std::size_t>(shape.micro_batches)) {}
 
 StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parameters,
-                                           const OptimizerSpec& optimizer) {
+                                           const OptimizerSpec& optimizer, std::uint64_t seed) {
+  for (Parameter* parameter : parameters) allocate(*parameter, seed);
   return parameters_.emplace(parameters, optimizer, numerics_);
 }
 

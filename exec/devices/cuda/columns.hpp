@@ -1,7 +1,8 @@
 // What a kernel does for one column, for the gradients of what all rows share: each column is one
 // sum over the rows in ascending order, as in exec/devices/cpu/kernels/, whatever runs it. An
 // embedding's gradient is of the same kind: the rows of one token in ascending order. Plain data;
-// elements may be done at any time, by any thread.
+// elements may be done at any time, by any thread. work() is of all elements: the numbers that they
+// read, where these are more than there are elements.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,11 @@ namespace pipewright::exec::cuda {
 struct BiasBackwardWeight {
   std::size_t rows, width;
   const float* dy;
+  bool adds;
   float* dbias;
+  std::size_t work() const { return rows * width; }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
-    float sum = dbias[j];
+    float sum = adds ? dbias[j] : 0.0F;
     for (std::size_t r = 0; r < rows; ++r) sum += dy[r * width + j];
     dbias[j] = sum;
   }
@@ -25,9 +28,11 @@ struct BiasBackwardWeight {
 struct LayerNormBackwardWeight {
   std::size_t rows, width;
   const float *x, *mean, *inverse_deviation, *dy;
+  bool adds;
   float *dscale, *dshift;
+  std::size_t work() const { return rows * width; }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
-    float of_scale = dscale[j], of_shift = dshift[j];
+    float of_scale = adds ? dscale[j] : 0.0F, of_shift = adds ? dshift[j] : 0.0F;
     for (std::size_t r = 0; r < rows; ++r) {
       const std::size_t at = r * width + j;
       of_scale += dy[at] * ((x[at] - mean[r]) * inverse_deviation[r]);

@@ -32,7 +32,7 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
-  if (training.as_graph) require_captured(program, training.training.optimizer);
+  if (training.as_graph) require_captured(program);
 }
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
@@ -55,6 +55,8 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
                 }},
       tensors_(program.stages, program.micro_batches) {
   const cpu::Training& of = training.training;
+  if (of.optimizer.clip_grad_norm > 0 && transport.peers() == nullptr)
+    sums_.clip_on(clipping_.emplace(queue_, program.ranks(), of.optimizer.clip_grad_norm));
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = of.stages[static_cast<std::size_t>(id.value)];
     auto stage = std::make_unique<Stage>(
@@ -63,6 +65,7 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
                   of.seed, of.optimizer, of.options.recompute},
         between());
     sums_.add(id, *stage);
+    if (clipping_) clipping_->add(*stage, stage->weights());
     stages_.add(id, std::move(stage));
   }
 }
@@ -177,9 +180,13 @@ Buffer Device::fetch(Flow flow, int stage, int micro_batch) {
 // --- Messages ---
 
 PayloadPtr Device::give(InstructionId send) {
-  if (way_ == StepWay::Replayed) return std::make_unique<DevicePayload>(Buffer(), Event(), rank_);
-  const auto lock = enter();
   const Instruction& in = program_.code[send];
+  if (way_ == StepWay::Replayed) {
+    if (!in.in_collective()) return std::make_unique<DevicePayload>(Buffer(), Event(), rank_);
+    transport_.contribute(rank_, send, std::make_shared<DevicePart>(Buffer(), Event()));
+    return nullptr;
+  }
+  const auto lock = enter();
   if (in.in_collective()) {
     sums_.hand_in(send);
     return nullptr;
@@ -216,9 +223,12 @@ std::size_t Device::message_bytes(InstructionId recv) {
 
 /// The sender's buffer goes back to its pool in here: that may put an event on a stream.
 void Device::accept(InstructionId recv, PayloadPtr payload) {
-  if (way_ == StepWay::Replayed) return;
-  const auto lock = enter();
   const Instruction& in = program_.code[recv];
+  if (way_ == StepWay::Replayed) {
+    if (in.in_collective()) static_cast<void>(transport_.gathered(rank_, recv));
+    return;
+  }
+  const auto lock = enter();
   if (in.in_collective()) return sums_.ended(recv);
   auto* message = dynamic_cast<DevicePayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie on a GPU");

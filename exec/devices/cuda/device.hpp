@@ -8,8 +8,8 @@
 // launch: computations and messages then do nothing here.
 //
 // The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
-// at collectives (the replicas' gradients go by way of the host, if the transport does not sum) and
-// where gradients are clipped. Times of computations are the GPU's.
+// at collectives (the replicas' gradients go by way of the host, if the transport does not sum),
+// and where ranks of several processes clip gradients. Times of computations are the GPU's.
 #pragma once
 
 #include <functional>
@@ -19,6 +19,7 @@
 
 #include "core/program/program.hpp"
 #include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cuda/clipping.hpp"
 #include "exec/devices/cuda/payload.hpp"
 #include "exec/devices/cuda/stage.hpp"
 #include "exec/devices/cuda/step_graph.hpp"
@@ -126,6 +127,7 @@ class Device final : public exec::Device {
   StepGraph* const graph_;
   Queue queue_;
   DeviceTimeline timeline_;
+  std::optional<Clipping> clipping_;  // else the host has the norm: it goes to other processes
   GradientSums sums_;
   RankStages<Stage, Buffer> stages_;
   const RankStages<Stage, Buffer>::Messages messages_;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "exec/base/host_device.hpp"
+#include "exec/base/random.hpp"
 #include "exec/devices/cpu/kernels/exponential.hpp"
 #include "exec/devices/cuda/module_api.h"
 
@@ -72,6 +73,24 @@ struct Scale {
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { y[i] *= factor; }
 };
 
+struct ScaleBy {
+  const float* factor;
+  float* y;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    if (*factor != 1.0F) y[i] *= *factor;
+  }
+};
+
+/// As exec/layers/parameters.cpp fills them.
+struct Start {
+  std::uint64_t key;
+  float bound, value;
+  float* y;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    y[i] = bound == 0.0F ? value : bound * symmetric_uniform(key, i);
+  }
+};
+
 struct EmbeddingForward {
   std::size_t width, sequence;
   const std::int32_t* ids;
@@ -113,6 +132,7 @@ struct SgdUpdate {
 };
 
 struct AdamwUpdate {
+  std::size_t second_from;
   const pipewright_cuda_adamw* factors;
   const float* gradient;
   float *mean, *square, *value;
@@ -122,7 +142,7 @@ struct AdamwUpdate {
     return std::fabs(x) < 1e-30F ? 0.0F : x;
   }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    const pipewright_cuda_adamw& f = *factors;
+    const pipewright_cuda_adamw& f = factors[i < second_from ? 0 : 1];
     const float g = gradient[i];
     const float m = without_dust(f.keep_mean * mean[i] + f.take_mean * g);
     const float s = without_dust(f.keep_square * square[i] + f.take_square * g * g);

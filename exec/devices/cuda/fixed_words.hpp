@@ -92,6 +92,8 @@ struct SquareWords {
 
 /// Lane `lane` of `lanes` sums every lanes-th element into partial[lane].
 struct SquareLane {
+  std::size_t work() const { return n; }
+
   std::size_t n, lanes;
   const float* x;
   SquareWords* partial;
@@ -102,6 +104,22 @@ struct SquareLane {
     for (std::size_t i = lane; i < n; i += lanes) fine = sum.add_square_of(x[i]) && fine;
     if (!fine) *bad = 1;
     partial[lane] = sum;
+  }
+};
+
+/// The same of what `from` lanes have left.
+struct SquareLevel {
+  std::size_t from, lanes;
+  const SquareWords* partial;
+  SquareWords* next;
+  int* bad;
+  std::size_t work() const { return from; }
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t lane) const {
+    SquareWords sum;
+    bool fine = true;
+    for (std::size_t i = lane; i < from; i += lanes) fine = sum.add(partial[i]) && fine;
+    if (!fine) *bad = 1;
+    next[lane] = sum;
   }
 };
 
@@ -117,6 +135,28 @@ struct SquareTotal {
     for (std::size_t lane = 0; lane < lanes; ++lane) fine = sum.add(partial[lane]) && fine;
     if (!fine) *bad = 1;
     *total = sum;
+  }
+};
+
+/// A single element: from the ranks' totals to the factor, as exec/training/gradient_norm.cpp has
+/// it, operation for operation.
+struct ClipFactor {
+  std::size_t count;
+  const SquareWords* totals;
+  double most;
+  float* factor;
+  int* bad;
+
+  PIPEWRIGHT_HOST_DEVICE static double value(const FixedWords& sum) {
+    return static_cast<double>(sum.high) * 0x1p-20 + static_cast<double>(sum.low) * 0x1p-80;
+  }
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t) const {
+    SquareWords sum;
+    bool fine = true;
+    for (std::size_t i = 0; i < count; ++i) fine = sum.add(totals[i]) && fine;
+    if (!fine) *bad = 1;
+    const double norm = std::sqrt(value(sum.small) + value(sum.large) * 0x1p40);
+    *factor = norm > most ? static_cast<float>(most / norm) : 1.0F;
   }
 };
 

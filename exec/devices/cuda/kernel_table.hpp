@@ -2,11 +2,15 @@
 // GPU's module, and a test on the CPU. A Launcher has
 //   static int elements(void* stream, std::size_t n, F f);   f(i) for i in [0, n)
 //   static int rows(void* stream, std::size_t n, F f);       f(lanes, row) for row in [0, n)
+//   static int wide_rows(void* stream, std::size_t n, F f);  the same with kWideLanes lanes
 //   static int product(void* stream, const pipewright_cuda_gemm& g); exec/devices/cuda/products.hpp
 //   static int delay(void* stream, int64_t nanoseconds);
 // and returns 0, or not 0 if it could not. So what is computed, and where it lies, is one text.
 #pragma once
 
+#include <algorithm>
+
+#include "exec/devices/cuda/column_parts.hpp"
 #include "exec/devices/cuda/columns.hpp"
 #include "exec/devices/cuda/elements.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
@@ -15,6 +19,8 @@
 #include "exec/devices/cuda/rows.hpp"
 
 namespace pipewright::exec::cuda {
+
+inline constexpr float kLayerNormEpsilon = 1e-5F;  // of the same name in exec/layers/ops.hpp
 
 inline std::size_t count(int n) { return static_cast<std::size_t>(n); }
 inline std::size_t count(int rows, int width) { return count(rows) * count(width); }
@@ -41,6 +47,12 @@ void fill_elements(pipewright_cuda_kernels& k) {
   };
   k.scale = [](void* s, std::size_t n, float factor, float* y) {
     return Launcher::elements(s, n, Scale{factor, y});
+  };
+  k.scale_by = [](void* s, std::size_t n, const float* factor, float* y) {
+    return Launcher::elements(s, n, ScaleBy{factor, y});
+  };
+  k.start = [](void* s, std::size_t n, std::uint64_t key, float bound, float value, float* y) {
+    return Launcher::elements(s, n, Start{key, bound, value, y});
   };
   k.embedding_forward = [](void* s, int rows, int sequence, int width, const std::int32_t* ids,
                            const float* tokens, const float* positions, float* y) {
@@ -74,9 +86,11 @@ void fill_losses_and_updates(pipewright_cuda_kernels& k) {
   k.sgd = [](void* s, std::size_t n, float rate, const float* gradient, float* value) {
     return Launcher::elements(s, n, SgdUpdate{rate, gradient, value});
   };
-  k.adamw = [](void* s, std::size_t n, const pipewright_cuda_adamw* factors, const float* gradient,
-               float* mean, float* square, float* value) {
-    return Launcher::elements(s, n, AdamwUpdate{factors, gradient, mean, square, value});
+  k.adamw = [](void* s, std::size_t n, std::size_t second_from,
+               const pipewright_cuda_adamw* factors, const float* gradient, float* mean,
+               float* square, float* value) {
+    return Launcher::elements(s, n,
+                              AdamwUpdate{second_from, factors, gradient, mean, square, value});
   };
 }
 
@@ -84,9 +98,9 @@ template <class Launcher>
 void fill_rows(pipewright_cuda_kernels& k) {
   k.layer_norm_forward = [](void* s, int rows, int width, const float* x, const float* scale,
                             const float* shift, float* y, float* mean, float* inverse) {
-    constexpr float kEpsilon = 1e-5F;  // exec/layers/ops.hpp: kLayerNormEpsilon
-    return Launcher::rows(s, count(rows),
-                          LayerNormForward{width, x, scale, shift, y, mean, inverse, kEpsilon});
+    return Launcher::rows(
+        s, count(rows),
+        LayerNormForward{width, x, scale, shift, y, mean, inverse, kLayerNormEpsilon});
   };
   k.layer_norm_backward_input = [](void* s, int rows, int width, const float* x, const float* mean,
                                    const float* inverse, const float* scale, const float* dy,
@@ -106,16 +120,17 @@ void fill_rows(pipewright_cuda_kernels& k) {
 
 template <class Launcher>
 void fill_columns(pipewright_cuda_kernels& k) {
-  k.bias_backward_weight = [](void* s, int rows, int width, const float* dy, float* dbias) {
+  k.bias_backward_weight = [](void* s, int rows, int width, const float* dy, float*, int adds,
+                              float* dbias) {
     return Launcher::elements(s, count(width),
-                              BiasBackwardWeight{count(rows), count(width), dy, dbias});
+                              BiasBackwardWeight{count(rows), count(width), dy, adds != 0, dbias});
   };
   k.layer_norm_backward_weight = [](void* s, int rows, int width, const float* x, const float* mean,
-                                    const float* inverse, const float* dy, float* dscale,
-                                    float* dshift) {
-    return Launcher::elements(
-        s, count(width),
-        LayerNormBackwardWeight{count(rows), count(width), x, mean, inverse, dy, dscale, dshift});
+                                    const float* inverse, const float* dy, float*, int adds,
+                                    float* dscale, float* dshift) {
+    return Launcher::elements(s, count(width),
+                              LayerNormBackwardWeight{count(rows), count(width), x, mean, inverse,
+                                                      dy, adds != 0, dscale, dshift});
   };
   k.embedding_backward_weight = [](void* s, int rows, int sequence, int width,
                                    const std::int32_t* ids, const float* dy, std::int32_t* links,
@@ -133,6 +148,22 @@ void fill_columns(pipewright_cuda_kernels& k) {
   };
 }
 
+/// In levels, each with a sixty-fourth of the threads of the one before.
+template <class Launcher>
+int add_squares(void* s, std::size_t n, const float* x, SquareWords* partial, SquareWords* total,
+                int* bad) {
+  constexpr std::size_t kMost = PIPEWRIGHT_CUDA_SQUARE_LANES, kEach = 64;
+  std::size_t lanes = std::clamp<std::size_t>(n / kEach, 1, kMost);
+  int failed = Launcher::elements(s, lanes, SquareLane{n, lanes, x, partial, bad});
+  while (failed == 0 && lanes > kEach) {
+    const std::size_t next = (lanes + kEach - 1) / kEach;
+    failed = Launcher::elements(s, next, SquareLevel{lanes, next, partial, partial + lanes, bad});
+    partial += lanes;
+    lanes = next;
+  }
+  return failed != 0 ? failed : Launcher::elements(s, 1, SquareTotal{lanes, partial, total, bad});
+}
+
 template <class Launcher>
 void fill_sums(pipewright_cuda_kernels& k) {
   k.fixed_add = [](void* s, std::size_t n, float* gradient, std::int64_t* high, std::int64_t* low,
@@ -146,17 +177,78 @@ void fill_sums(pipewright_cuda_kernels& k) {
   k.add_squares = [](void* s, std::size_t n, const float* x, std::int64_t* partial,
                      std::int64_t* total, int* bad) {
     static_assert(sizeof(SquareWords) == 4 * sizeof(std::int64_t));
-    constexpr std::size_t kSums = PIPEWRIGHT_CUDA_SQUARE_LANES;
-    auto* lanes = reinterpret_cast<SquareWords*>(partial);
-    const int failed = Launcher::elements(s, kSums, SquareLane{n, kSums, x, lanes, bad});
-    if (failed != 0) return failed;
+    return add_squares<Launcher>(s, n, x, reinterpret_cast<SquareWords*>(partial),
+                                 reinterpret_cast<SquareWords*>(total), bad);
+  };
+  k.clip_factor = [](void* s, int ranks, const std::int64_t* totals, double most, float* factor,
+                     int* bad) {
     return Launcher::elements(
-        s, 1, SquareTotal{kSums, lanes, reinterpret_cast<SquareWords*>(total), bad});
+        s, 1,
+        ClipFactor{count(ranks), reinterpret_cast<const SquareWords*>(totals), most, factor, bad});
   };
   k.canonical_gemm = [](void* s, const pipewright_cuda_gemm* g) {
     return Launcher::product(s, *g);
   };
   k.delay = [](void* s, std::int64_t nanoseconds) { return Launcher::delay(s, nanoseconds); };
+}
+
+/// In place of those whose sums have the CPU's order.
+template <class Launcher>
+void fill_fast_rows(pipewright_cuda_kernels& k) {
+  k.layer_norm_forward = [](void* s, int rows, int width, const float* x, const float* scale,
+                            const float* shift, float* y, float* mean, float* inverse) {
+    return Launcher::wide_rows(
+        s, count(rows),
+        LayerNormForward{width, x, scale, shift, y, mean, inverse, kLayerNormEpsilon});
+  };
+  k.layer_norm_backward_input = [](void* s, int rows, int width, const float* x, const float* mean,
+                                   const float* inverse, const float* scale, const float* dy,
+                                   float* dx) {
+    return Launcher::wide_rows(s, count(rows),
+                               LayerNormBackwardInput{width, x, mean, inverse, scale, dy, dx});
+  };
+  k.cross_entropy_forward = [](void* s, int rows, int width, const float* logits,
+                               const std::int32_t* labels, float* probabilities, float* facts) {
+    return Launcher::wide_rows(s, count(rows),
+                               CrossEntropyForward{width, logits, labels, probabilities, facts});
+  };
+  k.mse_forward = [](void* s, int rows, int width, const float* y, const float* target,
+                     float* row_sums) {
+    return Launcher::wide_rows(s, count(rows), MseForward{width, y, target, row_sums});
+  };
+}
+
+template <class Launcher>
+void fill_fast_columns(pipewright_cuda_kernels& k) {
+  k.bias_backward_weight = [](void* s, int rows, int width, const float* dy, float* scratch,
+                              int adds, float* dbias) {
+    const std::size_t parts = parts_of_rows(count(rows), count(width)), columns = count(width);
+    if (parts == 1) {
+      return Launcher::elements(s, columns,
+                                BiasBackwardWeight{count(rows), columns, dy, adds != 0, dbias});
+    }
+    const int failed =
+        Launcher::elements(s, parts * columns, BiasParts{count(rows), columns, parts, dy, scratch});
+    if (failed != 0) return failed;
+    return Launcher::elements(s, columns,
+                              PartTotals{columns, parts, scratch, adds != 0, dbias, nullptr});
+  };
+  k.layer_norm_backward_weight = [](void* s, int rows, int width, const float* x, const float* mean,
+                                    const float* inverse, const float* dy, float* scratch, int adds,
+                                    float* dscale, float* dshift) {
+    const std::size_t parts = parts_of_rows(count(rows), count(width)), columns = count(width);
+    if (parts == 1) {
+      return Launcher::elements(s, columns,
+                                LayerNormBackwardWeight{count(rows), columns, x, mean, inverse, dy,
+                                                        adds != 0, dscale, dshift});
+    }
+    const int failed = Launcher::elements(
+        s, parts * columns,
+        LayerNormParts{count(rows), columns, parts, x, mean, inverse, dy, scratch});
+    if (failed != 0) return failed;
+    return Launcher::elements(s, 2 * columns,
+                              PartTotals{columns, parts, scratch, adds != 0, dscale, dshift});
+  };
 }
 
 template <class Launcher>
@@ -167,6 +259,14 @@ pipewright_cuda_kernels kernel_table() {
   fill_rows<Launcher>(kernels);
   fill_columns<Launcher>(kernels);
   fill_sums<Launcher>(kernels);
+  return kernels;
+}
+
+template <class Launcher>
+pipewright_cuda_kernels fast_kernel_table() {
+  pipewright_cuda_kernels kernels = kernel_table<Launcher>();
+  fill_fast_rows<Launcher>(kernels);
+  fill_fast_columns<Launcher>(kernels);
   return kernels;
 }
 

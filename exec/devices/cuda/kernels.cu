@@ -1,13 +1,13 @@
-// How the kernels are launched on a GPU: grids, half warps for rows, and the tiles of the canonical
-// product. What they compute is in exec/devices/cuda/: elements.hpp, rows.hpp, columns.hpp,
-// fixed_words.hpp and product_tiles.hpp. This file is compiled without contraction (-fmad=false):
-// only what says fma is one.
+// How the kernels are launched on a GPU: half warps or blocks for rows, and the tiles of the
+// canonical product; exec/devices/cuda/launch_shape.hpp has the grids. What they compute is in
+// exec/devices/cuda/: elements.hpp, rows.hpp, columns.hpp, column_parts.hpp, fixed_words.hpp and
+// product_tiles.hpp. This file is compiled without contraction (-fmad=false): only what says fma is
+// one.
 #include <cuda_runtime.h>
-
-#include <algorithm>
 
 #include "exec/devices/cuda/kernel_table.hpp"
 #include "exec/devices/cuda/kernels.hpp"
+#include "exec/devices/cuda/launch_shape.hpp"
 #include "exec/devices/cuda/product_tiles.hpp"
 
 namespace pipewright::exec::cuda {
@@ -37,7 +37,7 @@ struct HalfWarp {
   }
   template <class Combine, class Term>
   PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term) const {
-    float part = lane_part(lane, n, start, combine, term);
+    float part = lane_part<kLanes>(lane, n, start, combine, term);
 #if defined(__CUDA_ARCH__)
     for (int half = kLanes / 2; half > 0; half /= 2)
       part = combine(part, __shfl_down_sync(mask, part, half, kLanes));
@@ -60,8 +60,6 @@ struct HalfWarp {
   }
 };
 
-constexpr int kRowThreads = 128, kRowsOfBlock = kRowThreads / kLanes;
-
 template <class F>
 __global__ void __launch_bounds__(kRowThreads) row_kernel(std::size_t n, F f) {
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -71,6 +69,60 @@ __global__ void __launch_bounds__(kRowThreads) row_kernel(std::size_t n, F f) {
        row < n; row += step) {
     f(HalfWarp{lane, mask}, row);
   }
+}
+
+/// A block on one row: kWideLanes lanes.
+struct WholeBlock {
+  static constexpr int kWarps = kWideLanes / kWarp;
+
+  float* of_warps;  // shared memory, kWarps floats
+  int lane;
+
+  template <class F>
+  PIPEWRIGHT_HOST_DEVICE void each(int n, F f) const {
+    for (int j = lane; j < n; j += kWideLanes) f(j);
+  }
+  template <class Combine, class Term>
+  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term) const {
+    float part = lane_part<kWideLanes>(lane, n, start, combine, term);
+#if defined(__CUDA_ARCH__)
+    constexpr unsigned kAll = 0xFFFFFFFFU;
+    for (int half = kWarp / 2; half > 0; half /= 2)
+      part = combine(part, __shfl_down_sync(kAll, part, half));
+    if (lane % kWarp == 0) of_warps[lane / kWarp] = part;
+    __syncthreads();
+    if (lane < kWarp) {
+      part = of_warps[lane % kWarps];
+      for (int half = kWarps / 2; half > 0; half /= 2)
+        part = combine(part, __shfl_down_sync(kAll, part, half));
+      if (lane == 0) of_warps[0] = part;
+    }
+    __syncthreads();
+    part = of_warps[0];
+    __syncthreads();
+#endif
+    return part;
+  }
+  template <class Term>
+  PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term) const {
+    return reduce(n, 0.0F, Plus{}, term);
+  }
+  template <class F>
+  PIPEWRIGHT_HOST_DEVICE void first(F f) const {
+    if (lane == 0) f();
+  }
+  PIPEWRIGHT_HOST_DEVICE void sync() const {
+#if defined(__CUDA_ARCH__)
+    __syncthreads();
+#endif
+  }
+};
+
+template <class F>
+__global__ void __launch_bounds__(kWideLanes) wide_row_kernel(std::size_t n, F f) {
+  __shared__ float of_warps[WholeBlock::kWarps];
+  for (std::size_t row = blockIdx.x; row < n; row += gridDim.x)
+    f(WholeBlock{of_warps, static_cast<int>(threadIdx.x)}, row);
 }
 
 // --- The canonical product ---
@@ -103,27 +155,27 @@ __global__ void delay_kernel(std::uint64_t nanoseconds) {
 
 // --- Launching ---
 
-constexpr std::size_t kMostBlocks = 16384;
-
-unsigned blocks_for(std::size_t n, std::size_t of_block) {
-  return static_cast<unsigned>(std::min(kMostBlocks, (n + of_block - 1) / of_block));
-}
-
 struct Launcher {
   template <class F>
   static int elements(void* stream, std::size_t n, F f) {
     if (n == 0) return 0;
-    // Few elements are long ones, the columns: small blocks spread them over more of the GPU.
-    const unsigned threads = n < 32768 ? 64 : 256;
-    element_kernel<<<blocks_for(n, threads), threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
+    const LaunchShape shape = shape_of_elements(n);
+    element_kernel<<<shape.blocks, shape.threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
     return noted(cudaGetLastError(), "a kernel of elements");
   }
   template <class F>
   static int rows(void* stream, std::size_t n, F f) {
     if (n == 0) return 0;
-    row_kernel<<<blocks_for(n, kRowsOfBlock), kRowThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        n, f);
+    const LaunchShape shape = shape_of_rows(n);
+    row_kernel<<<shape.blocks, shape.threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
     return noted(cudaGetLastError(), "a kernel of rows");
+  }
+  template <class F>
+  static int wide_rows(void* stream, std::size_t n, F f) {
+    if (n == 0) return 0;
+    const LaunchShape shape = shape_of_wide_rows(n);
+    wide_row_kernel<<<shape.blocks, shape.threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
+    return noted(cudaGetLastError(), "a kernel of long rows");
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
     const dim3 grid(static_cast<unsigned>(tiles_of(g.n)), static_cast<unsigned>(tiles_of(g.m)),
@@ -142,5 +194,6 @@ struct Launcher {
 }  // namespace
 
 pipewright_cuda_kernels gpu_kernels() { return kernel_table<Launcher>(); }
+pipewright_cuda_kernels fast_gpu_kernels() { return fast_kernel_table<Launcher>(); }
 
 }  // namespace pipewright::exec::cuda

@@ -7,8 +7,9 @@
 
 namespace pipewright::exec::cuda {
 
-/// All kernels, filled in.
+/// All kernels, filled in: pipewright_cuda's `kernels`, and `fast`.
 pipewright_cuda_kernels gpu_kernels();
+pipewright_cuda_kernels fast_gpu_kernels();
 /// Keeps the sentence for why(); 0 if nothing has failed. `status` is a cudaError_t.
 int noted(int status, const char* what);
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 3
+#define PIPEWRIGHT_CUDA_ABI 4
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -64,8 +64,8 @@ typedef struct pipewright_cuda_adamw {
       keep_value;
 } pipewright_cuda_adamw;
 
-/* The kernels that cuBLAS lacks. Names, layouts and maths are those of exec/layers/ops.hpp; results have
- * the CPU's bits. `bad` is set to 1 where a number does not fit, and never cleared. */
+/* The kernels that cuBLAS lacks. Names, layouts and maths are those of exec/layers/ops.hpp. `bad` is set to
+ * 1 where a number does not fit, and never cleared. `adds` 0: what is there is overwritten. */
 typedef struct pipewright_cuda_kernels {
   /* Element by element. dx may be dy. */
   int (*bias_forward)(void* stream, int rows, int width, const float* bias, float* y);
@@ -75,6 +75,10 @@ typedef struct pipewright_cuda_kernels {
   int (*gelu_backward_input)(void* stream, size_t n, const float* x, const float* dy, float* dx);
   int (*add_to)(void* stream, size_t n, const float* x, float* y);
   int (*scale)(void* stream, size_t n, float factor, float* y);
+  /* The same; the factor lies in the GPU's memory, and is read when the work is done. */
+  int (*scale_by)(void* stream, size_t n, const float* factor, float* y);
+  /* How weights start (exec/layers/parameters.hpp): the key's numbers in ±bound, or value. */
+  int (*start)(void* stream, size_t n, uint64_t key, float bound, float value, float* y);
   int (*embedding_forward)(void* stream, int rows, int sequence, int width, const int32_t* ids,
                            const float* tokens, const float* positions, float* y);
   int (*cross_entropy_backward_input)(void* stream, int rows, int width, const float* probabilities,
@@ -82,9 +86,10 @@ typedef struct pipewright_cuda_kernels {
   int (*mse_backward_input)(void* stream, size_t n, const float* y, const float* target,
                             float scale, float* dy);
   int (*sgd)(void* stream, size_t n, float rate, const float* gradient, float* value);
-  /* The factors lie in the GPU's memory, and are read when the work is done. */
-  int (*adamw)(void* stream, size_t n, const pipewright_cuda_adamw* factors, const float* gradient,
-               float* mean, float* square, float* value);
+  /* factors[2] lie in the GPU's memory, and are read when the work is done: those of the elements
+   * below second_from, and of the others. */
+  int (*adamw)(void* stream, size_t n, size_t second_from, const pipewright_cuda_adamw* factors,
+               const float* gradient, float* mean, float* square, float* value);
   /* Row by row. */
   int (*layer_norm_forward)(void* stream, int rows, int width, const float* x, const float* scale,
                             const float* shift, float* y, float* mean, float* inverse_deviation);
@@ -102,12 +107,15 @@ typedef struct pipewright_cuda_kernels {
   /* row_sums[rows] of (y - target)^2. */
   int (*mse_forward)(void* stream, int rows, int width, const float* y, const float* target,
                      float* row_sums);
-  /* Column by column, rows in ascending order; they add. */
-  int (*bias_backward_weight)(void* stream, int rows, int width, const float* dy, float* dbias);
+  /* Column by column, rows in ascending order. scratch[PIPEWRIGHT_CUDA_COLUMN_WORDS]; the exact
+   * kernels need none. */
+  int (*bias_backward_weight)(void* stream, int rows, int width, const float* dy, float* scratch,
+                              int adds, float* dbias);
   int (*layer_norm_backward_weight)(void* stream, int rows, int width, const float* x,
                                     const float* mean, const float* inverse_deviation,
-                                    const float* dy, float* dscale, float* dshift);
-  /* links[2 · rows] is scratch. dpositions may be NULL. */
+                                    const float* dy, float* scratch, int adds, float* dscale,
+                                    float* dshift);
+  /* Adds. links[2 · rows] is scratch. dpositions may be NULL. */
   int (*embedding_backward_weight)(void* stream, int rows, int sequence, int width,
                                    const int32_t* ids, const float* dy, int32_t* links,
                                    float* dtokens, float* dpositions);
@@ -119,14 +127,20 @@ typedef struct pipewright_cuda_kernels {
    * exec/training/gradient_norm.hpp). partial is scratch of PIPEWRIGHT_CUDA_SQUARE_WORDS words. */
   int (*add_squares)(void* stream, size_t n, const float* x, int64_t* partial, int64_t* total,
                      int* bad);
+  /* The factor by which gradients are clipped whose squares add up to totals[count][4], as
+   * exec/training/gradient_norm.hpp has it; bad where the sum does not fit. */
+  int (*clip_factor)(void* stream, int count, const int64_t* totals, double most, float* factor,
+                     int* bad);
   /* The matrix product of exec/devices/cpu/kernels/canonical_gemm.hpp: beta is 0, or it and alpha are 1. */
   int (*canonical_gemm)(void* stream, const pipewright_cuda_gemm* gemm);
   /* Occupies the stream for so long. */
   int (*delay)(void* stream, int64_t nanoseconds);
 } pipewright_cuda_kernels;
 
-#define PIPEWRIGHT_CUDA_SQUARE_LANES 2048
-#define PIPEWRIGHT_CUDA_SQUARE_WORDS (4 * PIPEWRIGHT_CUDA_SQUARE_LANES)
+/* Sums of squares are taken by so many threads, then by so many, and so on. */
+#define PIPEWRIGHT_CUDA_SQUARE_LANES 131072
+#define PIPEWRIGHT_CUDA_SQUARE_WORDS (4 * (PIPEWRIGHT_CUDA_SQUARE_LANES + 2048 + 32))
+#define PIPEWRIGHT_CUDA_COLUMN_WORDS (4 * 131072)
 
 typedef struct pipewright_cuda {
   int abi; /* PIPEWRIGHT_CUDA_ABI */
@@ -192,7 +206,9 @@ typedef struct pipewright_cuda {
   int (*launch)(void* graph, void* stream);
   void (*release_graph)(void* graph);
 
-  pipewright_cuda_kernels kernels;
+  /* With the CPU's bits; and the same for numerics that need not have them, whose sums are taken in
+   * another order, by more threads. */
+  pipewright_cuda_kernels kernels, fast;
 } pipewright_cuda;
 
 typedef const pipewright_cuda* (*pipewright_cuda_entry_function)(void);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "exec/base/random.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec::cuda {
@@ -15,13 +16,14 @@ constexpr std::size_t kAlignedFloats = 64;
 
 }  // namespace
 
-Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
-                       const OptimizerSpec& optimizer, std::function<void()> between)
-    : queue_(queue), optimizer_(optimizer), between_(std::move(between)) {
-  for (Parameter* p : host) {
-    all_.push_back({p, p->value.size(), floats_});
-    floats_ += (p->value.size() + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
-  }
+Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
+                       const std::vector<Parameter*>& host, const Start& start,
+                       std::function<void()> between)
+    : queue_(queue),
+      unwritten_(unwritten),
+      optimizer_(start.optimizer),
+      between_(std::move(between)) {
+  place(host);
   values_ = zeros(floats_ * sizeof(float));
   gradients_ = zeros(floats_ * sizeof(float));
   if (optimizer_.kind == OptimizerKind::AdamW) {
@@ -44,9 +46,37 @@ Parameters::Parameters(Queue& queue, const std::vector<Parameter*>& host,
   for (const Placed& p : all_) {
     p.host->device_value = values_.floats() + p.offset;
     p.host->device_gradient = gradients_.floats() + p.offset;
-    queue_.copy(p.host->device_value, p.host->value.data(), p.size * sizeof(float));
+    this->start(*p.host, p.size, start.seed);
   }
   queue_.finish(queue_.record(queue_.computing()), {});
+}
+
+/// In the order of the host's list, with the offsets of the array's order.
+void Parameters::place(const std::vector<Parameter*>& host) {
+  for (Parameter* p : host) {
+    const auto declared = static_cast<std::size_t>(p->start.size);
+    all_.push_back({p, p->value.empty() ? declared : p->value.size(), 0});
+  }
+  for (const bool decays : {false, true}) {
+    if (decays) decay_from_ = floats_;
+    const std::size_t begin = floats_;
+    for (const bool is_copy : {false, true}) {
+      for (Placed& p : all_) {
+        if (p.host->decays != decays || p.host->is_copy != is_copy) continue;
+        p.offset = floats_;
+        floats_ += (p.size + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
+      }
+      if (!is_copy) counted_.push_back({begin, floats_});
+    }
+  }
+}
+
+void Parameters::start(Parameter& parameter, std::size_t size, std::uint64_t seed) {
+  if (!parameter.value.empty())
+    return queue_.copy(parameter.device_value, parameter.value.data(), size * sizeof(float));
+  PIPEWRIGHT_ASSERT(parameter.slice.is_whole(), "parts of weights on a GPU");
+  queue_.run(queue_.kernels().start, size, key_of(seed, parameter.name), parameter.start.bound,
+             parameter.start.value, parameter.device_value);
 }
 
 Buffer Parameters::zeros(std::size_t bytes) {
@@ -58,10 +88,24 @@ Buffer Parameters::zeros(std::size_t bytes) {
 void Parameters::finish() const { queue_.finish(queue_.record(queue_.computing()), between_); }
 
 void Parameters::clear_gradients() {
+  if (!is_exact()) {
+    for (const Placed& p : all_) unwritten_.add({p.host->device_gradient, p.size});
+    return;
+  }
   queue_.clear(gradients_.at(), floats_ * sizeof(float));
-  if (!is_exact()) return;
   queue_.clear(high_.at(), floats_ * sizeof(std::int64_t));
   queue_.clear(low_.at(), floats_ * sizeof(std::int64_t));
+}
+
+void Parameters::clear_rest() {
+  unwritten_.take_all([this](const UnwrittenGradients::Array& gradient) {
+    queue_.clear(gradient.at, gradient.size * sizeof(float));
+  });
+}
+
+Buffer Parameters::gradients() {
+  clear_rest();
+  return gradients_;
 }
 
 void Parameters::add_parts(std::span<const std::size_t> places, int) {
@@ -74,6 +118,7 @@ void Parameters::add_parts(std::span<const std::size_t> places, int) {
 }
 
 void Parameters::settle() {
+  clear_rest();
   if (!is_exact()) return;
   queue_.run(queue_.kernels().fixed_round, floats_, high_.longs(), low_.longs(),
              gradients_.floats());
@@ -81,7 +126,13 @@ void Parameters::settle() {
 
 /// There are no statistics on GPUs.
 void Parameters::scale(float factor, bool) {
+  clear_rest();
   queue_.run(queue_.kernels().scale, floats_, factor, gradients_.floats());
+}
+
+void Parameters::scale_by(const float* factor) {
+  clear_rest();
+  queue_.run(queue_.kernels().scale_by, floats_, factor, gradients_.floats());
 }
 
 void Parameters::begin_step(int step) {
@@ -95,19 +146,17 @@ void Parameters::begin_step(int step) {
 }
 
 /// The factors go by way of memory, so that a step that is replayed takes those of its own time.
+/// The gaps between parameters stay 0.
 void Parameters::update(int) {
-  if (factors_) queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
-  const auto* const factors = static_cast<const pipewright_cuda_adamw*>(factors_.at());
-  const auto rate = static_cast<float>(optimizer_.learning_rate);
-  for (const Placed& p : all_) {
-    if (optimizer_.kind == OptimizerKind::Sgd) {
-      queue_.run(queue_.kernels().sgd, p.size, rate, p.host->device_gradient, p.host->device_value);
-      continue;
-    }
-    queue_.run(queue_.kernels().adamw, p.size, factors + (p.host->decays ? 1 : 0),
-               p.host->device_gradient, mean_.floats() + p.offset, square_.floats() + p.offset,
-               p.host->device_value);
+  clear_rest();
+  if (optimizer_.kind == OptimizerKind::Sgd) {
+    const auto rate = static_cast<float>(optimizer_.learning_rate);
+    return queue_.run(queue_.kernels().sgd, floats_, rate, gradients_.floats(), values_.floats());
   }
+  queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
+  queue_.run(queue_.kernels().adamw, floats_, decay_from_,
+             static_cast<const pipewright_cuda_adamw*>(factors_.at()), gradients_.floats(),
+             mean_.floats(), square_.floats(), values_.floats());
 }
 
 // --- What the host wants to know ---
@@ -129,16 +178,21 @@ void Parameters::note_not_finite(const std::string& clause) {
   if (not_finite_.empty()) not_finite_ = clause;
 }
 
+void Parameters::add_squares(std::int64_t* total) {
+  PIPEWRIGHT_ASSERT(static_cast<bool>(partial_), "a norm of a run that does not clip");
+  clear_rest();
+  for (const ElementRange& range : counted_) {
+    if (range.size() == 0) continue;
+    queue_.run(queue_.kernels().add_squares, range.size(), gradients_.floats() + range.begin,
+               partial_.longs(), total, norm_flag());
+  }
+}
+
 SquareSum Parameters::squares(std::span<const ElementRange> ranges) {
   PIPEWRIGHT_ASSERT(ranges.empty(), "parts of weights on a GPU");
-  PIPEWRIGHT_ASSERT(static_cast<bool>(total_), "a norm of a run that does not clip");
   Pinned<std::int64_t> found(queue_.cuda(), 4);
   queue_.clear(total_.at(), 4 * sizeof(std::int64_t));
-  for (const Placed& p : all_) {
-    if (p.host->is_copy) continue;
-    queue_.run(queue_.kernels().add_squares, p.size, p.host->device_gradient, partial_.longs(),
-               total_.longs(), bad_.ids() + all_.size());
-  }
+  add_squares(total_.longs());
   queue_.copy(found.data(), total_.at(), 4 * sizeof(std::int64_t));
   ask_for_health();
   finish();
@@ -150,6 +204,7 @@ SquareSum Parameters::squares(std::span<const ElementRange> ranges) {
 }
 
 GradientPart Parameters::part(std::span<const std::size_t> places) {
+  clear_rest();
   GradientPart part;
   std::vector<FixedPointSums::Words> high, low;
   part.gradients.reserve(places.size());
@@ -196,6 +251,7 @@ void Parameters::set(std::size_t place, const Summands& summands) {
     queue_.copy(low_.longs() + p.offset, sum.low().data(), bytes);
     return finish();
   }
+  static_cast<void>(unwritten_.take(p.host->device_gradient));
   AlignedFloats sum(p.size, 0.0F);
   for (const AlignedFloats* one : summands.gradients) add_to(p.size, one->data(), sum.data());
   queue_.copy(p.host->device_gradient, sum.data(), p.size * sizeof(float));
@@ -203,7 +259,10 @@ void Parameters::set(std::size_t place, const Summands& summands) {
 }
 
 void Parameters::download() {
+  clear_rest();
   for (const Placed& p : all_) {
+    p.host->value.resize(p.size);
+    p.host->gradient.resize(p.size);
     queue_.copy(p.host->value.data(), p.host->device_value, p.size * sizeof(float));
     queue_.copy(p.host->gradient.data(), p.host->device_gradient, p.size * sizeof(float));
   }

@@ -1,6 +1,10 @@
 // The parameters of a stage on a GPU: weights, gradients and what the optimizer keeps, each in one
-// array with all parameters one after another, so that clearing, scaling and settling are one
-// kernel each. The host's Parameters, from which they are filled, say names, sizes and order.
+// array with all parameters one after another, so that scaling, settling and the update are one
+// kernel each. The host's Parameters say names, sizes, order and how weights start; the GPU makes
+// the numbers, and the host has none before download().
+//
+// In the array, those that do not decay come first, and of both kinds those that count for the
+// norm.
 //
 // In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
 // order-free (exec/base/fixed_point.hpp). Work is put on the queue's computing stream; functions
@@ -14,6 +18,7 @@
 
 #include "exec/devices/cuda/pinned.hpp"
 #include "exec/devices/cuda/queue.hpp"
+#include "exec/devices/cuda/unwritten_gradients.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/training/gradient_norm.hpp"
 #include "exec/training/gradient_part.hpp"
@@ -23,17 +28,25 @@ namespace pipewright::exec::cuda {
 
 class Parameters final : public StageWeights {
  public:
-  /// Copies the weights of `host` to the GPU, and tells `host` where they are; it must outlive
-  /// this. Functions that wait call `between` as Queue::finish() does.
-  Parameters(Queue& queue, const std::vector<Parameter*>& host, const OptimizerSpec& optimizer,
-             std::function<void()> between);
+  struct Start {
+    const OptimizerSpec& optimizer;
+    std::uint64_t seed = 1;
+  };
+  /// Tells `host` where the weights and gradients are; it must outlive this, and so must
+  /// `unwritten`. Weights that the host has are copied. Functions that wait call `between` as
+  /// Queue::finish() does.
+  Parameters(Queue& queue, UnwrittenGradients& unwritten, const std::vector<Parameter*>& host,
+             const Start& start, std::function<void()> between);
 
+  /// But for exact numerics they are only noted as unwritten.
   void clear_gradients() override;
   /// All gradients, one after another, with zeros in the gaps: the array itself.
-  Buffer gradients() const { return gradients_; }
+  Buffer gradients();
   void add_parts(std::span<const std::size_t> places, int micro_batch) override;
   void settle() override;
   void scale(float factor, bool with_statistics) override;
+  /// By a factor on the GPU.
+  void scale_by(const float* factor);
   /// What updates of this step multiply by. Nothing is under way.
   void begin_step(int step);
   /// By what begin_step() has said.
@@ -47,6 +60,10 @@ class Parameters final : public StageWeights {
   void forget_health();
   std::string not_finite() const override { return not_finite_; }
 
+  /// The squares of the gradients that count for the norm, to a sum of four words on the GPU.
+  void add_squares(std::int64_t* total);
+  /// Where a norm that has no meaning is noted.
+  int* norm_flag() const { return bad_.ids() + all_.size(); }
   /// Waits; of all elements.
   SquareSum squares(std::span<const ElementRange> ranges) override;
   /// Waits.
@@ -60,12 +77,17 @@ class Parameters final : public StageWeights {
 
  private:
   bool is_exact() const { return queue_.site().precision == Precision::Exact; }
+  void place(const std::vector<Parameter*>& host);
+  void start(Parameter& parameter, std::size_t size, std::uint64_t seed);
   Buffer zeros(std::size_t bytes);
+  /// What nobody has added to becomes 0.
+  void clear_rest();
   void finish() const;
   FixedPointSums sum_of(std::size_t place, const Summands& summands);
   void note_not_finite(const std::string& clause);
 
   Queue& queue_;
+  UnwrittenGradients& unwritten_;
   const OptimizerSpec optimizer_;
   const std::function<void()> between_;
   struct Placed {
@@ -74,6 +96,8 @@ class Parameters final : public StageWeights {
   };
   std::vector<Placed> all_;
   std::size_t floats_ = 0;  // of all, with the gaps between them
+  std::size_t decay_from_ = 0;
+  std::vector<ElementRange> counted_;  // for the norm
   Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;
   Buffer factors_;                                // AdamW: as staged_factors_
   Pinned<pipewright_cuda_adamw> staged_factors_;  // of parameters that do not decay, and that do

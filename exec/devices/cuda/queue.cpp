@@ -9,6 +9,7 @@ namespace {
 
 /// What NVIDIA advises for Hopper (cuBLAS guide, cublasSetWorkspace); more than older ones need.
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+constexpr std::size_t kScratchBytes = PIPEWRIGHT_CUDA_COLUMN_WORDS * sizeof(float);
 /// How often a poll asks before it does something else.
 constexpr int kAsksAtOnce = 64;
 
@@ -89,7 +90,7 @@ Queue::Queue(const pipewright_cuda& cuda, const QueueSite& site)
       }()),
       weights_(memory_of_gpu()) {
   if (site.precision == Precision::Exact) return;
-  workspace_ = required(cuda, cuda.allocate(kWorkspaceBytes));
+  workspace_ = required(cuda, cuda.allocate(kWorkspaceBytes + kScratchBytes));
   blas_ = cuda.blas(streams_->computing, site.sms, workspace_, kWorkspaceBytes);
   if (blas_ != nullptr) return;
   const std::string why = cuda.why();
@@ -124,7 +125,12 @@ Event Queue::mark(void* stream) {
 }
 
 std::int64_t Queue::workspace_bytes() const {
-  return workspace_ == nullptr ? 0 : static_cast<std::int64_t>(kWorkspaceBytes);
+  return workspace_ == nullptr ? 0 : static_cast<std::int64_t>(kWorkspaceBytes + kScratchBytes);
+}
+
+float* Queue::column_scratch() const {
+  if (workspace_ == nullptr) return nullptr;
+  return static_cast<float*>(workspace_) + kWorkspaceBytes / sizeof(float);
 }
 
 void Queue::forget_guards() {

@@ -36,7 +36,9 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   const pipewright_cuda& cuda() const { return cuda_; }
-  const pipewright_cuda_kernels& kernels() const { return cuda_.kernels; }
+  const pipewright_cuda_kernels& kernels() const {
+    return site_.precision == Precision::Exact ? cuda_.kernels : cuda_.fast;
+  }
   const QueueSite& site() const { return site_; }
   /// To be called by the queue's thread when it has worked elsewhere in between, and by no other:
   /// a partition is current to one thread at a time (cuda.h, cuCtxFromGreenCtx).
@@ -60,13 +62,17 @@ class Queue {
   void copy(void* to, const void* from, std::size_t bytes) const;
   void clear(void* at, std::size_t bytes) const;
 
+  /// PIPEWRIGHT_CUDA_COLUMN_WORDS floats for kernels of the computing stream; null in exact
+  /// numerics, whose kernels need none.
+  float* column_scratch() const;
+
   /// The pools: of computations; of messages, which the arriving stream writes first; of what
   /// stays.
   Pool& memory() { return memory_; }
   Pool& messages() { return messages_; }
   Pool& weights() { return weights_; }
 
-  /// Bytes that cuBLAS has for itself.
+  /// Bytes that cuBLAS and the kernels have for themselves.
   std::int64_t workspace_bytes() const;
   /// All that was put on the streams of all ranks is done: nothing has to wait for its memory.
   void forget_guards();

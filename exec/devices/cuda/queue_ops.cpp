@@ -69,6 +69,16 @@ void QueueOps::add_to(std::size_t n, const float* x, float* y) {
   queue_.run(queue_.kernels().add_to, n, x, y);
 }
 
+/// Whether the operator that adds these words is the gradient's first: then it writes them. An
+/// array of which it adds to a part is cleared.
+bool QueueOps::begins(float* gradient, std::size_t words) {
+  const UnwrittenGradients::Array array = unwritten_.take(gradient);
+  if (array.at == nullptr) return false;
+  if (array.at == gradient && array.size == words) return true;
+  queue_.clear(array.at, array.size * sizeof(float));
+  return false;
+}
+
 // --- Linear ---
 
 void QueueOps::linear_forward(const LinearShape& s, const float* x, const float* w, float* y) {
@@ -82,7 +92,9 @@ void QueueOps::linear_backward_input(const LinearShape& s, const float* dy, cons
 
 void QueueOps::linear_backward_weight(const LinearShape& s, const float* x, const float* dy,
                                       float* dw) {
-  queue_.multiply(one_product(s.in, s.out, s.rows, x, s.in, true, dy, s.out, false, 1.0F, dw));
+  const std::size_t words = static_cast<std::size_t>(s.in) * static_cast<std::size_t>(s.out);
+  const float beta = begins(dw, words) ? 0.0F : 1.0F;
+  queue_.multiply(one_product(s.in, s.out, s.rows, x, s.in, true, dy, s.out, false, beta, dw));
 }
 
 void QueueOps::bias_forward(int rows, int width, const float* bias, float* y) {
@@ -90,7 +102,9 @@ void QueueOps::bias_forward(int rows, int width, const float* bias, float* y) {
 }
 
 void QueueOps::bias_backward_weight(int rows, int width, const float* dy, float* dbias) {
-  queue_.run(queue_.kernels().bias_backward_weight, rows, width, dy, dbias);
+  const int adds = begins(dbias, static_cast<std::size_t>(width)) ? 0 : 1;
+  queue_.run(queue_.kernels().bias_backward_weight, rows, width, dy, queue_.column_scratch(), adds,
+             dbias);
 }
 
 // --- Element by element ---
@@ -130,8 +144,13 @@ void QueueOps::layer_norm_backward_input(const NormShape& s, const float* x, con
 void QueueOps::layer_norm_backward_weight(const NormShape& s, const float* x, const float* mean,
                                           const float* inverse_deviation, const float* dy,
                                           float* dscale, float* dshift) {
+  const auto width = static_cast<std::size_t>(s.width);
+  const bool begins_scale = begins(dscale, width), begins_shift = begins(dshift, width);
+  const int adds = begins_scale && begins_shift ? 0 : 1;
+  if (begins_scale != begins_shift)
+    queue_.clear(begins_scale ? dscale : dshift, width * sizeof(float));
   queue_.run(queue_.kernels().layer_norm_backward_weight, s.rows, s.width, x, mean,
-             inverse_deviation, dy, dscale, dshift);
+             inverse_deviation, dy, queue_.column_scratch(), adds, dscale, dshift);
 }
 
 // --- Attention: all heads of all samples in one batch of products, the same products as
@@ -180,6 +199,8 @@ void QueueOps::embedding_forward(const EmbeddingShape& s, const std::int32_t* id
 
 void QueueOps::embedding_backward_weight(const EmbeddingShape& s, const std::int32_t* ids,
                                          const float* dy, float* dtokens, float* dpositions) {
+  static_cast<void>(begins(dtokens, 0));  // it adds to the rows of tokens that occur
+  if (dpositions != nullptr) static_cast<void>(begins(dpositions, 0));
   const Buffer links = take(2 * static_cast<std::size_t>(s.rows));
   queue_.run(queue_.kernels().embedding_backward_weight, s.rows, s.sequence, s.width, ids, dy,
              links.ids(), dtokens, dpositions);

@@ -3,14 +3,15 @@
 #pragma once
 
 #include "exec/devices/cuda/queue.hpp"
+#include "exec/devices/cuda/unwritten_gradients.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec::cuda {
 
 class QueueOps final : public TensorOps {
  public:
-  /// The queue must outlive it.
-  explicit QueueOps(Queue& queue) : queue_(queue) {}
+  /// Both must outlive it.
+  QueueOps(Queue& queue, UnwrittenGradients& unwritten) : queue_(queue), unwritten_(unwritten) {}
 
   Buffer take(std::size_t words) override { return queue_.memory().take_floats(words); }
   void copy(std::size_t words, const float* from, float* to) override;
@@ -46,7 +47,10 @@ class QueueOps final : public TensorOps {
                                  const float* dy, float* dtokens, float* dpositions) override;
 
  private:
+  bool begins(float* gradient, std::size_t words);
+
   Queue& queue_;
+  UnwrittenGradients& unwritten_;
 };
 
 }  // namespace pipewright::exec::cuda

@@ -19,13 +19,16 @@
 namespace pipewright::exec::cuda {
 
 inline constexpr int kLanes = 16;
+/// Outside of exact numerics, where a row is long and there are few of them: the threads of a
+/// block, whose parts are combined in halves within each warp of kWarp, then the warps' in halves.
+inline constexpr int kWideLanes = 256, kWarp = 32;
 
 /// What one lane brings to a reduction of n elements.
-template <class Combine, class Term>
+template <int lanes, class Combine, class Term>
 PIPEWRIGHT_HOST_DEVICE inline float lane_part(int lane, int n, float start, Combine combine,
                                               Term term) {
   float part = start;
-  for (int j = lane; j < n; j += kLanes) part = combine(part, term(j));
+  for (int j = lane; j < n; j += lanes) part = combine(part, term(j));
   return part;
 }
 

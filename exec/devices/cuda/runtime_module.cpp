@@ -396,6 +396,7 @@ pipewright_cuda whole_table() {
   table.launch = launch;
   table.release_graph = release_graph;
   table.kernels = gpu_kernels();
+  table.fast = fast_gpu_kernels();
   return table;
 }
 

@@ -64,4 +64,6 @@ void Stage::read_step() {
 
 void Stage::download() { on().parameters().download(); }
 
+Parameters& Stage::weights() const { return on().parameters(); }
+
 }  // namespace pipewright::exec::cuda

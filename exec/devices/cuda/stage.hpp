@@ -44,6 +44,8 @@ class Stage final : public TrainableStage {
 
   /// Waits: parameters() has the GPU's weights and gradients.
   void download();
+  /// Where they are.
+  Parameters& weights() const;
 
  private:
   StageDevice& on() const;

@@ -12,7 +12,7 @@ StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<vo
     : queue_(queue),
       shape_(shape),
       between_(std::move(between)),
-      ops_(queue),
+      ops_(queue, unwritten_),
       answers_(static_cast<std::size_t>(shape.micro_batches)),
       loss_sums_(answers_.size()) {
   const std::size_t count = answers_.size();
@@ -23,8 +23,9 @@ StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<vo
 }
 
 StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parameters,
-                                           const OptimizerSpec& optimizer) {
-  parameters_ = std::make_unique<Parameters>(queue_, parameters, optimizer, between_);
+                                           const OptimizerSpec& optimizer, std::uint64_t seed) {
+  parameters_ = std::make_unique<Parameters>(queue_, unwritten_, parameters,
+                                             Parameters::Start{optimizer, seed}, between_);
   return *parameters_;
 }
 

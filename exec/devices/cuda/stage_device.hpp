@@ -28,7 +28,7 @@ class StageDevice final : public exec::StageDevice {
 
   TensorOps& ops() override { return ops_; }
   StageWeights& keep_parameters(const std::vector<Parameter*>& parameters,
-                                const OptimizerSpec& optimizer) override;
+                                const OptimizerSpec& optimizer, std::uint64_t seed) override;
   void keep_batch(int micro_batch, const MicroBatch& batch, bool with_answers) override;
   Buffer input(int micro_batch) override;
   void softmax_cross_entropy_forward(int micro_batch, const LossShape& shape, const float* logits,
@@ -53,6 +53,7 @@ class StageDevice final : public exec::StageDevice {
   Queue& queue_;
   const StageShape shape_;
   const std::function<void()> between_;
+  UnwrittenGradients unwritten_;
   QueueOps ops_;
   std::unique_ptr<Parameters> parameters_;
   Pinned<float> staged_inputs_, staged_answers_, facts_;

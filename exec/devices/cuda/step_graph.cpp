@@ -14,11 +14,6 @@ Event make_event(const pipewright_cuda& cuda) {
   return {required(cuda, cuda.event(0)), [&cuda](void* which) { cuda.release_event(which); }};
 }
 
-[[noreturn]] void refuse_graph(const std::string& why) {
-  throw InputError("a step of this run cannot be one CUDA graph: " + why +
-                   "; leave out --cuda-graph");
-}
-
 }  // namespace
 
 StepWay way_of_captured_run(int step) {
@@ -26,14 +21,21 @@ StepWay way_of_captured_run(int step) {
   return step == kCapturedStep ? StepWay::Captured : StepWay::Replayed;
 }
 
-void require_captured(const Program& program, const OptimizerSpec& optimizer) {
-  if (optimizer.clip_grad_norm > 0)
-    refuse_graph("the host waits in it for the norm by which gradients are clipped");
+std::string why_not_captured(const Program& program) {
   for (const Instruction& in : program.code) {
     if (in.kind == ActionKind::ReduceTied)
-      refuse_graph("the gradients of a tied head are summed on the host");
-    if (in.in_collective()) refuse_graph("the gradients of replicas are summed on the host");
+      return "the gradients of a tied head are summed on the host";
+    if (in.in_collective() && in.kind != ActionKind::ReduceNorm)
+      return "the gradients of replicas are summed on the host";
   }
+  return "";
+}
+
+void require_captured(const Program& program) {
+  const std::string why = why_not_captured(program);
+  if (!why.empty())
+    throw InputError("a step of this run cannot be one CUDA graph: " + why +
+                     "; leave out --cuda-graph");
 }
 
 StepGraph::StepGraph(const pipewright_cuda& cuda, int gpu, int ranks)

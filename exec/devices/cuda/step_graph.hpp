@@ -13,10 +13,10 @@
 
 #include <atomic>
 #include <mutex>
+#include <string>
 
 #include "core/program/program.hpp"
 #include "exec/devices/cuda/queue.hpp"
-#include "exec/layers/optimizer.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -29,8 +29,10 @@ inline constexpr int kLeastCapturedSteps = 2;
 /// `step` counts from the beginning of the run.
 StepWay way_of_captured_run(int step);
 
-/// Throws InputError with the reason if the steps of such a Program cannot be captured.
-void require_captured(const Program& program, const OptimizerSpec& optimizer);
+/// Why the steps of such a Program cannot be captured; empty: they can.
+std::string why_not_captured(const Program& program);
+/// Throws InputError with that reason.
+void require_captured(const Program& program);
 
 class StepGraph {
  public:

@@ -1,0 +1,137 @@
+// What a GPU is given for a model of a real size: how many launches, of how many threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/base/json.hpp"
+#include "exec/devices/cuda/stage.hpp"
+#include "tests/support/counting_cuda.hpp"
+
+namespace pipewright::exec::cuda {
+namespace cuda_launches_test {
+
+using tests::counting_cuda;
+using tests::Launch;
+using tests::take_launches;
+
+constexpr int kSamples = 2, kSequence = 2048, kWidth = 2048, kVocabulary = 50257;
+constexpr int kRows = kSamples * kSequence;
+// 132 SMs with 512 threads each, and what is worth so many.
+constexpr std::size_t kThreadsOfGpu = 132 * 512, kMuchWork = std::size_t{4} << 20;
+
+Model gpt() {
+  Model model;
+  model.sequence = kSequence;
+  const Json text = {{"schema", "pipewright.model/1"},
+                     {"transformer",
+                      {{"style", "gpt"},
+                       {"hidden", kWidth},
+                       {"layers", 1},
+                       {"heads", 16},
+                       {"ffn", 4 * kWidth},
+                       {"vocabulary", kVocabulary},
+                       {"sequence", kSequence}}}};
+  return read_model(JsonCursor(text, "gpt.json"));
+}
+
+int count(const std::vector<Launch>& all, Launch::Kind kind) {
+  return static_cast<int>(
+      std::count_if(all.begin(), all.end(), [&](const Launch& one) { return one.kind == kind; }));
+}
+
+int computing(const std::vector<Launch>& all) {
+  return count(all, Launch::Kind::Kernel) + count(all, Launch::Kind::Product);
+}
+
+void expect_the_whole_gpu(const std::vector<Launch>& all) {
+  for (const Launch& one : all) {
+    if (one.kind != Launch::Kind::Kernel || one.work <= kMuchWork) continue;
+    EXPECT_GE(one.threads, kThreadsOfGpu) << one.what << ", " << one.work << " numbers";
+  }
+}
+
+/// Layers of the model, as one stage in bf16.
+struct OneStage {
+  OneStage(int first, int end, double most_norm = 0)
+      : queue(counting_cuda(), {0, nullptr, Precision::Bfloat16}) {
+    StageSpec spec;
+    spec.model = &model;
+    spec.first_layer = first;
+    spec.end_layer = end;
+    spec.micro_batch_size = kSamples;
+    spec.micro_batches = 1;
+    spec.optimizer.clip_grad_norm = most_norm;
+    stage = std::make_unique<Stage>(queue, spec);
+    stage->begin_step(0);
+    take_launches();
+  }
+  Buffer message() { return queue.memory().take_floats(std::size_t{kRows} * kWidth); }
+
+  Model model = gpt();
+  Queue queue;
+  std::unique_ptr<Stage> stage;
+};
+
+TEST(CudaLaunches, ABlockTakesFewOfThemAPass) {
+  OneStage one(1, 2);
+  ASSERT_EQ(one.model.layers.size(), 3U);
+  Buffer input = one.message(), gradient = one.message();
+  static_cast<void>(one.stage->forward(0, std::move(input)));
+  const auto forward = take_launches();
+  EXPECT_LE(computing(forward), 25);
+  static_cast<void>(one.stage->backward_input(0, std::move(gradient)));
+  const auto backward = take_launches();
+  EXPECT_LE(computing(backward), 25);
+  one.stage->backward_weight(0);
+  const auto weight = take_launches();
+  EXPECT_LE(computing(weight), 25);
+  EXPECT_EQ(count(weight, Launch::Kind::Clear), 0) << "gradients are written, not cleared";
+  for (const auto* pass : {&forward, &backward, &weight}) {
+    EXPECT_GT(computing(*pass), 5);
+    expect_the_whole_gpu(*pass);
+  }
+}
+
+TEST(CudaLaunches, AnUpdateOfAllParametersIsOneLaunch) {
+  OneStage one(1, 2);
+  one.stage->update(0);
+  const auto update = take_launches();
+  EXPECT_EQ(count(update, Launch::Kind::Kernel), 1);
+  EXPECT_EQ(count(update, Launch::Kind::Copy), 1) << "the factors";
+  expect_the_whole_gpu(update);
+}
+
+/// Two squares: of parameters that decay, and of the others.
+TEST(CudaLaunches, ANormTakesTheWholeGpu) {
+  OneStage one(0, 3, 1.0);
+  static_cast<void>(one.queue.weights());
+  Buffer total = one.queue.memory().take(4 * sizeof(std::int64_t));
+  one.stage->weights().add_squares(total.longs());
+  const auto squares = take_launches();
+  EXPECT_LE(computing(squares), 2 * 5);
+  expect_the_whole_gpu(squares);
+}
+
+TEST(CudaLaunches, WeightsStartOnTheGpu) {
+  take_launches();
+  OneStage one(0, 3);
+  for (const ParameterView& view : one.stage->parameters())
+    EXPECT_TRUE(view.value.empty()) << view.name << " lies on the host";
+}
+
+TEST(CudaLaunches, EmbeddingHeadAndLossTakeTheWholeGpu) {
+  OneStage one(0, 3);
+  MicroBatch batch;
+  batch.tokens.assign(kRows, 1);
+  batch.labels.assign(kRows, 2);
+  one.stage->set_batch(0, batch);
+  static_cast<void>(one.stage->forward(0, {}));
+  static_cast<void>(one.stage->backward_input(0, {}));
+  one.stage->backward_weight(0);
+  const auto all = take_launches();
+  expect_the_whole_gpu(all);
+  EXPECT_EQ(count(all, Launch::Kind::Clear), 2) << "the tables of tokens and positions alone";
+}
+
+}  // namespace cuda_launches_test
+}  // namespace pipewright::exec::cuda
