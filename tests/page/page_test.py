@@ -15,6 +15,7 @@ import unittest
 
 from chromium import Chromium
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COMMAND, PROGRAM = "", ""
 SMALL = "--schedule 1f1b -p 8 -m 32 --cost F=1ms,B=2ms,comm=100us --preset torch-gloo --mem F=256MiB,constant=2GiB"
 PAGES = {
@@ -24,7 +25,12 @@ PAGES = {
     "pairs": "simulate --schedule dualpipev -p 4 -m 10 --cost F=10us,I=12us,W=8us,comm=1us",
 }
 
-# Notes every text that is drawn on the bars, with the room that its action has.
+TRACES = (
+    "simulate --schedule 1f1b -p 4 -m 8 --cost F=1ms,B=2ms --trace a.json",
+    "simulate --schedule 1f1b -p 4 -m 8 --cost F=1ms:1ms:1500us:1ms,B=2ms --trace b.json",
+)
+
+# Notes every text that is drawn on the bars.
 NOTE_TEXTS = """
 window.texts = [];
 const draw = CanvasRenderingContext2D.prototype.fillText;
@@ -282,6 +288,42 @@ class PageTest(unittest.TestCase):
         pdf = self.browser.call("Page.printToPDF", printBackground=True)["data"]
         self.assertGreater(len(pdf), 10000)
         self.assertIn("Ranks", self.js("[...document.querySelectorAll('h2')].map((each) => each.textContent)"))
+
+    def test_two_timelines_are_aligned_with_the_difference_of_each_action(self):
+        for words in TRACES:
+            done = pipewright([*words.split(), "-q"], self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = pipewright("compare a.json b.json -q --html two.html".split(), self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for dark in (False, True):
+            self.open("two", dark)
+            self.assertEqual(self.browser.events("Runtime.exceptionThrown"), [])
+        number = self.number_of("F m2 s2", 2)
+        self.browser.click(*self.place_of(str(number)))
+        self.assertIn("A: F m2 s2 · rank 2", self.text("details"))
+        self.assertIn("1.5 ms, +500 µs (+50.0 %)", self.text("details"))
+        # Its counterpart is in the second row of the same rank.
+        other = "window.pipewright.scene().timelines[0].model.actions.other[%d] - 1" % number
+        self.browser.click(*self.place_of(other, row=1))
+        self.assertIn("B: F m2 s2 · rank 2", self.text("details"))
+        self.assertIn("1 ms, −500 µs (−33.3 %)", self.text("details"))
+        matched = "window.pipewright.scene().timelines.map((t) => t.model.actions.other.every((n) => n > 0))"
+        self.assertEqual(self.js(matched), [True, True])
+
+    def test_a_search_shows_its_ranked_table_and_the_best_plan(self):
+        job = os.path.join(ROOT, "examples", "job.json")
+        done = pipewright(["tune", job, "-q", "--json", "--html", "tune.html"], self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ranked = json.loads(done.stdout)["ranked"]
+        self.open("tune")
+        table = self.js(
+            """[...document.querySelector("table").rows].map((row) => [...row.cells].map((cell) => cell.textContent))"""
+        )
+        self.assertEqual(table[0][:2], ["#", "schedule"])
+        own = [row for row in table[1:] if row[0] != "base"]
+        self.assertEqual([row[1] for row in own], [each["schedule"] for each in ranked])
+        makespan = self.js("window.pipewright.scene().timelines[0].model.makespan")
+        self.assertEqual(makespan, ranked[0]["step_ns"])
 
     def test_a_file_name_is_no_markup(self):
         name = "<img src=x onerror=alert(1)>&.csv"

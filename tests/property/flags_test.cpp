@@ -374,8 +374,9 @@ TEST_F(FlagsOfPlans, WhatBelongsToOtherInputsIsRefusedByName) {
       if (statement == statements().end()) continue;
       const bool of_costs = statement->second.says == Says::Reading;
       // Two plans are compared as they are: there, flags of costs and policies are refused as well.
-      const bool expected = statement->second.says == Says::Refused ||
-                            (name == "compare" && (of_costs || flag.name == "--fail-if"));
+      const bool expected =
+          statement->second.says == Says::Refused ||
+          (name == "compare" && (of_costs || flag.name == "--fail-if" || flag.name == "--html"));
       if (!expected) continue;
       Draw values(1);
       std::string value = statement->second.value;

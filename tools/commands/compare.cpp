@@ -243,7 +243,7 @@ int compare_plans(const Plan& first, const Plan& second, const Arguments& argume
                   Session& session) {
   for (const auto& flags : {schedule_flags(), cost_flags(), policy_flags()})
     refuse_flags(arguments, flags, "belongs to schedules; two plans bring their own");
-  for (const char* flag : {"--fit", "--out", "--fail-if"}) {
+  for (const char* flag : {"--fit", "--out", "--fail-if", "--html"}) {
     if (arguments.has(flag))
       throw InputError(std::string(flag) +
                        " belongs to traces and schedules; two plans are "
@@ -269,6 +269,8 @@ int run_compare(const Arguments& arguments, Session& session) {
   if (traces == 0 && (arguments.has("--fit") || arguments.has("--out"))) {
     throw InputError("--fit and --out belong to two traces, a prediction and a measurement");
   }
+  if (traces == 0 && arguments.has("--html"))
+    throw InputError("--html belongs to two traces, whose timelines it shows");
   if (traces == 0) return compare_schedules(arguments, session);
   if (traces != 2 || names.size() != 2) {
     throw InputError("compare takes two traces, or names of schedules; here are " +
@@ -303,6 +305,8 @@ Command compare_command() {
       {"compare examples/sim.trace.json examples/real.trace.json --fit examples/profile.json "
        "-o fitted.json",
        "and the costs with which it would"},
+      {"compare examples/sim.trace.json examples/real.trace.json --html page.html",
+       "one timeline below the other, action by action"},
       {"compare examples/plan.json examples/plan-4-ranks.json",
        "what is different about the new plan, in words"},
   };
@@ -328,6 +332,13 @@ Command compare_command() {
                            .argument = "FILE",
                            .help = "where the corrected profile goes",
                            .short_name = 'o',
+                           .is_file = true,
+                           .writes = Writes::File});
+  command.flags.push_back({.group = "Output",
+                           .name = "--html",
+                           .argument = "FILE",
+                           .help = "of two traces: write an interactive page with both timelines "
+                                   "and the difference of each action",
                            .is_file = true,
                            .writes = Writes::File});
   command.flags.push_back(

@@ -8,6 +8,7 @@
 #include "tools/commands/compare.hpp"
 #include "tools/input/fail_if.hpp"
 #include "tools/input/subject.hpp"
+#include "tools/output/comparison_page.hpp"
 #include "tools/output/comparison_text.hpp"
 #include "tools/output/fit_text.hpp"
 #include "traces/analysis/compare.hpp"
@@ -48,6 +49,10 @@ int compare_traces(const std::string& first, const std::string& second, const Ar
       throw InputError(first, "", "predicts no time for any action, so there is nothing to fit");
     }
     save_fitted(arguments, *fit, session);
+  }
+  if (const auto path = arguments.text("--html")) {
+    session.save(*path, comparison_page(predicted, measured, comparison));
+    session.wrote(*path, "   (open it in a browser)");
   }
   const double bubble = comparison.bubble.difference();
   if (session.json()) {

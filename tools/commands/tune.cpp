@@ -10,12 +10,15 @@
 #include "exec/transports/process/all_gather.hpp"
 #include "planner/configurations/costing.hpp"
 #include "planner/export/stock_verdicts.hpp"
+#include "planner/plans/plan_title.hpp"
+#include "planner/plans/program_of_plan.hpp"
 #include "planner/search/explanation.hpp"
 #include "planner/search/measured_fit.hpp"
 #include "planner/search/search.hpp"
 #include "planner/search/search_json.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "planner/synthesis/plan_synthesis.hpp"
+#include "sim/engine.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/figures.hpp"
@@ -27,6 +30,7 @@
 #include "tools/input/subject.hpp"
 #include "tools/input/synthesis.hpp"
 #include "tools/output/measured_text.hpp"
+#include "tools/output/timeline_report.hpp"
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
 #include "tools/running/search_journal.hpp"
@@ -196,6 +200,21 @@ int save_best(const planner::SearchResult& result, const std::string& path, cons
   return kDone;
 }
 
+/// The ranked table, with the best plan's predicted step.
+void save_page(const planner::SearchResult& result, const Arguments& arguments, Session& session) {
+  const auto path = arguments.text("--html");
+  if (!path || !result.best) return;
+  Subject subject;
+  subject.title = planner::title_of(*result.best);
+  subject.source = arguments.positionals().front();
+  subject.program = planner::program_of_plan(*result.best);
+  subject.costs = result.best->costs;
+  subject.costs_text = costs_text(subject.costs);
+  const Timeline timeline = sim::simulate(subject.program, subject.costs).timeline;
+  session.save(*path, timeline_page(subject, timeline, search_tables(result)));
+  session.wrote(*path, "   (open it in a browser)");
+}
+
 int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
   const std::string& path = arguments.positionals().front();
   Job job = load_job(path);
@@ -240,6 +259,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   fields["warnings"] = warnings;
   if (session.json()) session.print_result(fields);
   for (const std::string& warning : warnings) session.note("warning: " + warning);
+  save_page(result, arguments, session);
   return save_best(result, path, job, arguments, session);
 }
 
@@ -247,9 +267,13 @@ int run_tune(const Arguments& arguments, Session& session) {
   refuse_opposites(arguments);
   check_measuring_flags(arguments);
   if (arguments.positionals().empty()) {
+    if (arguments.has("--html"))
+      throw InputError("--html belongs to a job, whose best plan and ranked table it shows");
     if (arguments.has("--synthesise")) return synthesise_order(arguments, session);
     throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
   }
+  if (arguments.has("--html") && arguments.has("--measure"))
+    throw InputError("--html shows a search without --measure, which prints its own table");
   refuse_sizes_of_job(arguments);
   const std::string transport = arguments.text_or("--transport", "local");
   if (transport == "local") return tune_job(arguments, session, nullptr);
@@ -305,6 +329,12 @@ Command tune_command() {
        .is_file = true,
        .writes = Writes::File},
       {.group = "Output", .name = "--top", .argument = "K", .help = "rows of the table"},
+      {.group = "Output",
+       .name = "--html",
+       .argument = "FILE",
+       .help = "write an interactive page: the ranked table, and the best plan's timeline",
+       .is_file = true,
+       .writes = Writes::File},
       {.group = "Search",
        .name = "--exhaustive",
        .help = "simulate whatever keeps to the rules and the memory: the same answer"},

@@ -223,4 +223,21 @@ std::string candidates_text(const std::vector<CandidateRow>& rows, const planner
   return text;
 }
 
+traces::PageTable candidates_page_table(const std::string& title,
+                                        const std::vector<CandidateRow>& rows,
+                                        const planner::SearchResult& all, Nanoseconds baseline) {
+  const Shown shown(all);
+  traces::PageTable table{title, {}, {}};
+  for (const CandidateRow& row : rows) {
+    std::vector<TableCell> cells = cells_of(row, shown, baseline);
+    for (TableCell& cell : long_cells_of(row, shown)) cells.push_back(std::move(cell));
+    if (table.header.empty()) {
+      for (const TableCell& cell : cells) table.header.push_back(cell.title);
+    }
+    table.rows.emplace_back();
+    for (TableCell& cell : cells) table.rows.back().push_back(std::move(cell.text));
+  }
+  return table;
+}
+
 }  // namespace pipewright::tools

@@ -7,6 +7,7 @@
 
 #include "planner/search/search.hpp"
 #include "tools/cli/terminal.hpp"
+#include "traces/page/page.hpp"
 
 namespace pipewright::tools {
 
@@ -20,5 +21,10 @@ struct CandidateRow {
 /// with; 0: nothing. Nothing is cut: no line is longer than the terminal, but for single words.
 std::string candidates_text(const std::vector<CandidateRow>& rows, const planner::SearchResult& all,
                             Nanoseconds baseline, const Terminal& terminal);
+
+/// The same for a page, all columns of every row.
+traces::PageTable candidates_page_table(const std::string& title,
+                                        const std::vector<CandidateRow>& rows,
+                                        const planner::SearchResult& all, Nanoseconds baseline);
 
 }  // namespace pipewright::tools

@@ -91,10 +91,12 @@ void set_reached_peaks(const Subject& subject, const Timeline& timeline, Figures
 
 }  // namespace
 
-std::string timeline_page(const Subject& subject, const Timeline& timeline) {
+std::string timeline_page(const Subject& subject, const Timeline& timeline,
+                          std::vector<traces::PageTable> first) {
   constexpr int kMostColumns = 32;  // ranks in the table of bubbles
   const Program& program = subject.program;
   traces::PageText text;
+  text.tables = std::move(first);
   text.title = subject.title;
   text.facts = {"source: " + subject.source, "costs: " + subject.costs_text,
                 "policy: " + policy_text(program.policy)};

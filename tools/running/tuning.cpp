@@ -42,6 +42,30 @@ std::string intervals_text(const std::vector<planner::StepInterval>& intervals) 
          " cannot be told from it; tune --measure times a few.";
 }
 
+/// The fastest run that does without a schedule.
+Nanoseconds baseline_of(const planner::SearchResult& result) {
+  Nanoseconds baseline;
+  for (const auto& candidate : result.baselines) {
+    if (baseline.value == 0 || candidate.step < baseline) baseline = candidate.step;
+  }
+  return baseline;
+}
+
+std::vector<CandidateRow> ranked_rows(const planner::SearchResult& result) {
+  std::vector<CandidateRow> rows;
+  for (const auto& candidate : result.ranked)
+    rows.push_back(
+        {std::to_string(rows.size() + 1), &candidate, rows.empty() ? Ink::Green : Ink::Plain});
+  for (const auto& candidate : result.baselines) rows.push_back({"base", &candidate, Ink::Dim});
+  return rows;
+}
+
+std::vector<CandidateRow> front_rows(const planner::SearchResult& result) {
+  std::vector<CandidateRow> rows;
+  for (const auto& candidate : result.front) rows.push_back({"", &candidate, Ink::Plain});
+  return rows;
+}
+
 }  // namespace
 
 Profile load_profile(const std::string& path) {
@@ -131,27 +155,28 @@ TunedForRun tune_for_run(const std::string& path, Session& session) {
   return {result.best, stops};
 }
 
+std::vector<traces::PageTable> search_tables(const planner::SearchResult& result) {
+  const Nanoseconds baseline = baseline_of(result);
+  std::vector<traces::PageTable> tables = {
+      candidates_page_table("Ranked plans", ranked_rows(result), result, baseline)};
+  if (!result.front.empty())
+    tables.push_back(
+        candidates_page_table("Less memory for more time", front_rows(result), result, baseline));
+  return tables;
+}
+
 void print_search(const planner::SearchResult& result, Session& session) {
   const int width = session.terminal().width;
   const auto print_line = [&](const std::string& line) { session.print(wrapped(line, width, 0)); };
   for (const std::string& sentence : result.nearest)
     print_line((&sentence == &result.nearest.front() ? "No configuration is possible: " : "- ") +
                sentence);
-  // The baseline is the fastest run that does without a schedule.
-  Nanoseconds baseline;
-  for (const auto& candidate : result.baselines) {
-    if (baseline.value == 0 || candidate.step < baseline) baseline = candidate.step;
-  }
-  std::vector<CandidateRow> rows;
-  for (const auto& candidate : result.ranked)
-    rows.push_back(
-        {std::to_string(rows.size() + 1), &candidate, rows.empty() ? Ink::Green : Ink::Plain});
-  for (const auto& candidate : result.baselines) rows.push_back({"base", &candidate, Ink::Dim});
+  const Nanoseconds baseline = baseline_of(result);
+  std::vector<CandidateRow> rows = ranked_rows(result);
   session.print(candidates_text(rows, result, baseline, session.terminal()));
   if (!result.front.empty()) {
     session.print("\nless memory for more time:\n");
-    rows.clear();
-    for (const auto& candidate : result.front) rows.push_back({"", &candidate, Ink::Plain});
+    rows = front_rows(result);
     session.print(candidates_text(rows, result, baseline, session.terminal()) + "\n");
   }
   const auto examples = by_sentence(result.examples);

@@ -4,12 +4,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/plan/job.hpp"
 #include "core/plan/profile.hpp"
 #include "planner/search/explanation.hpp"
 #include "planner/search/search.hpp"
 #include "tools/cli/session.hpp"
+#include "traces/page/page.hpp"
 
 namespace pipewright::tools {
 
@@ -43,5 +45,9 @@ TunedForRun tune_for_run(const std::string& path, Session& session);
 
 /// The ranked table with the baseline rows, what fell, and why the best one won.
 void print_search(const planner::SearchResult& result, Session& session);
+
+/// For a page: the ranked table with the baseline rows, and the fastest plans for less memory where
+/// they were asked for.
+std::vector<traces::PageTable> search_tables(const planner::SearchResult& result);
 
 }  // namespace pipewright::tools

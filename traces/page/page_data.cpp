@@ -8,6 +8,7 @@
 #include "traces/analysis/tensor_ends.hpp"
 #include "traces/analysis/trace_timeline.hpp"
 #include "traces/page/columns.hpp"
+#include "traces/page/page_rows.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -22,10 +23,6 @@ struct Reference {
   std::uint32_t number = 0;  // row + 1; 0: none
 };
 
-bool is_action(const Instruction& in) {
-  return !in.is_communication() && !is_wait(in.kind) && !is_call(in.kind);
-}
-
 class Writer {
  public:
   Writer(const Program& program, const Timeline& timeline, const CostTable& costs)
@@ -33,8 +30,9 @@ class Writer {
     rows_.resize(program.code.size());
   }
 
-  PageData run(const WaitReport* report) {
+  PageData run(const WaitReport* report, const Numbers& other_rows) {
     add_actions();
+    if (!other_rows.empty()) columns_.add("action.other", other_rows, Coding::Difference);
     add_members();
     add_messages();
     add_bubbles();
@@ -51,13 +49,8 @@ class Writer {
 
   /// Of a rank by start; numbers them.
   std::vector<InstructionId> actions_of(std::size_t rank) {
-    std::vector<InstructionId> own;
-    for (InstructionId id = program_.rank_begin[rank]; id < program_.rank_begin[rank + 1]; ++id) {
-      if (is_action(program_.code[id]) && ended(id)) own.push_back(id);
-    }
-    std::stable_sort(own.begin(), own.end(), [&](InstructionId a, InstructionId b) {
-      return timeline_.start[a] < timeline_.start[b];
-    });
+    std::vector<InstructionId> own =
+        drawn_actions(program_, timeline_, RankId(static_cast<std::int64_t>(rank)));
     for (const InstructionId id : own) rows_[id] = {Row::Action, ++actions_};
     return own;
   }
@@ -107,7 +100,7 @@ class Writer {
     for (std::size_t r = 0; r + 1 < program_.rank_begin.size(); ++r) {
       for (InstructionId id = program_.rank_begin[r]; id < program_.rank_begin[r + 1]; ++id) {
         const Instruction& in = program_.code[id];
-        if (is_action(in) || is_transfer(in.kind) || is_wait(in.kind) || !ended(id)) continue;
+        if (is_drawn_action(in) || is_transfer(in.kind) || is_wait(in.kind) || !ended(id)) continue;
         rows_[id] = {Row::Member, static_cast<std::uint32_t>(ranks.size()) + 1};
         const std::int64_t moving = std::max(timeline_.moving[id], timeline_.start[id]);
         ranks.push_back(static_cast<std::int64_t>(r));
@@ -293,8 +286,8 @@ class Writer {
 }  // namespace
 
 PageData page_data(const Program& program, const Timeline& timeline, const CostTable& costs,
-                   const WaitReport* report) {
-  return Writer(program, timeline, costs).run(report);
+                   const WaitReport* report, const std::vector<std::int64_t>& other_rows) {
+  return Writer(program, timeline, costs).run(report, other_rows);
 }
 
 }  // namespace pipewright::traces

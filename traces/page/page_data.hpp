@@ -2,7 +2,9 @@
 // the critical path, memory. The page computes none of it again. Pure function.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/base/json.hpp"
 #include "core/program/wait_for.hpp"
@@ -19,9 +21,11 @@ struct PageData {
 ///   "ranks", "makespan_ns", "end_ns" (later than that where something is stuck), "kinds" and
 ///   "causes" and "path_kinds" (names by number), "has_bytes" (of memory), "peaks" (by rank),
 ///   "stuck" (what stands), "cycle" (who waits for whom), "columns" (Columns::directory()).
+/// `other_rows`: of a page with two timelines, matched_rows() of this one with the other.
 /// Actions, messages and members are numbered by their row; a reference is 0 for none, else row
 /// + 1.
 PageData page_data(const Program& program, const Timeline& timeline, const CostTable& costs,
-                   const WaitReport* report = nullptr);
+                   const WaitReport* report = nullptr,
+                   const std::vector<std::int64_t>& other_rows = {});
 
 }  // namespace pipewright::traces

@@ -10,6 +10,7 @@
 #include "traces/analysis/bubbles.hpp"
 #include "traces/analysis/critical_path.hpp"
 #include "traces/page/columns.hpp"
+#include "traces/page/page_rows.hpp"
 
 namespace pipewright::traces {
 namespace page_data_test {
@@ -130,6 +131,18 @@ TEST(PageData, SaysWhatIsStuckAndInWhichCycle) {
   EXPECT_EQ(data.facts.at("cycle")[0].at("rank"), 0);
   EXPECT_EQ(data.facts.at("cycle")[0].at("other_rank"), 1);
   EXPECT_GT(data.facts.at("end_ns"), data.facts.at("makespan_ns"));
+}
+
+TEST(PageRows, ActionsOfTwoTimelinesMeetByRankAndNameWhateverTheirOrder) {
+  const CommPolicy& ideal = comm_policy_preset("ideal");
+  const auto a = test::traced_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", ideal, "F=10,B=20");
+  const auto b = test::traced_csv("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n", ideal, "F=10,B=20");
+  const auto rows = matched_rows(a.program, a.timeline, b.program, b.timeline);
+  EXPECT_EQ(rows, (std::vector<std::int64_t>{1, 2, 4, 3, 5, 8, 6, 7}));
+  // And what only one of them has meets nothing.
+  const auto c = test::traced_csv("0F0,0B0\n1F0,1B0\n", ideal, "F=10,B=20");
+  EXPECT_EQ(matched_rows(a.program, a.timeline, c.program, c.timeline),
+            (std::vector<std::int64_t>{1, 0, 2, 0, 3, 4, 0, 0}));
 }
 
 TEST(PageData, OfAHundredThousandActionsStaysBelowThreeMillionBytes) {

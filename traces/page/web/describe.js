@@ -6,7 +6,20 @@ const Describe = (() => {
     const timeline = scene.timelines[mark.row], {model} = timeline;
     const of = {action, bubble, memory, stuck}[mark.what](model, mark);
     if (scene.timelines.length > 1) of.title = `${"AB"[mark.row]}: ${of.title}`;
+    if (mark.what === "action" && model.actions.other) of.lines.push(other(scene, mark));
     return of;
+  }
+
+  /// The same action in the other timeline, and what is different there.
+  function other(scene, mark) {
+    const name = "BA"[mark.row], here = scene.timelines[mark.row].model.actions;
+    const there = scene.timelines[1 - mark.row].model.actions, row = here.other[mark.number] - 1;
+    if (row < 0) return [`in ${name}`, "there is none"];
+    const own = here.end[mark.number] - here.start[mark.number], its = there.end[row] - there.start[row];
+    const signed = (ns) => `${ns < 0 ? "−" : "+"}${Units.time(Math.abs(ns))}`;
+    const share = own > 0 ? ` (${its < own ? "−" : "+"}${Units.percent(Math.abs(its - own) / own)})` : "";
+    const later = there.start[row] - here.start[mark.number];
+    return [`in ${name}`, `${Units.time(its)}, ${signed(its - own)}${share}; begins ${signed(later)}`];
   }
 
   const between = (start, end) => `${Units.time(start)} to ${Units.time(end)}`;

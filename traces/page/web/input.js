@@ -18,12 +18,12 @@ const Input = (() => {
     n: (p) => p.next(1), N: (p) => p.next(-1),
     ",": (p) => p.step("before"), ".": (p) => p.step("after"),
     i: (p) => p.step("input"), o: (p) => p.step("output"),
-    f: (p) => p.follow(), p: (p) => p.toggle("path"), a: (p) => p.toggle("arrows"),
+    f: (p) => p.follow(), p: (p) => p.toggle("path"), a: (p) => p.toggle("arrows"), d: (p) => p.toggle("difference"),
     m: (p) => p.toggle("memory"), l: (p) => p.toggle("lanes"), t: (p) => p.theme(),
     Enter: (p) => p.zoomToSelected(), Escape: (p) => escape(p), "?": (p) => help(p),
   };
   const BUTTONS = {
-    in: "+", out: "-", fit: "0", path: "p", arrows: "a", memory: "m", lanes: "l", theme: "t",
+    in: "+", out: "-", fit: "0", path: "p", arrows: "a", difference: "d", memory: "m", lanes: "l", theme: "t",
     follow: "f", help: "?", taller: "]", lower: "[",
   };
 

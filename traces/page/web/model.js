@@ -47,7 +47,7 @@ const Model = (() => {
     return {
       count: start.length, begin, start, end, kind, look, rank, isPart, partner,
       stage: columns["action.stage"], microBatch: columns["action.micro_batch"],
-      version: columns["action.version"],
+      version: columns["action.version"], other: columns["action.other"],
     };
   }
 

@@ -17,6 +17,7 @@ const Overlay = (() => {
       if (scene.showArrows && !allArrows(context, timeline, view, row)) tooMany = true;
       if (scene.followed !== null) followed(context, timeline, view, row, scene.followed);
       if (scene.showPath) path(context, timeline, view, row);
+      if (scene.showDifference) differences(context, scene, view, row);
       stuck(context, timeline, view, row);
       peaks(context, timeline, view, row);
     });
@@ -173,6 +174,37 @@ const Overlay = (() => {
     }
   }
 
+  const MOST_DIFFERENCE = 0.5;  // of the duration in A, from which on a bar is full
+
+  /// In B's bars, how much longer (red) or shorter (blue) an action is than in A.
+  function differences(context, scene, view, row) {
+    const {actions} = scene.timelines[row].model, from = scene.timelines[0].model.actions;
+    if (row === 0 || !actions.other) return;
+    const colours = Theme.colours();
+    for (let rank = 0; rank + 1 < actions.begin.length; ++rank) {
+      const top = view.top(rank, row), last = actions.begin[rank + 1];
+      if (top > view.height || top + view.bar < View.AXIS) continue;
+      const first = Model.firstEndingAfter(actions.end, actions.begin[rank], last, view.from);
+      for (let i = first; i < last && actions.start[i] < view.to; ++i) {
+        const n = actions.other[i] - 1, width = (actions.end[i] - actions.start[i]) / view.perPixel();
+        if (n < 0 || width < 1) continue;
+        const was = from.end[n] - from.start[n], longer = actions.end[i] - actions.start[i] - was;
+        const part = Math.min(1, Math.abs(longer) / Math.max(1, was) / MOST_DIFFERENCE);
+        context.fillStyle = longer > 0 ? colours.longer : colours.shorter;
+        context.fillRect(view.x(actions.start[i]), top + view.bar * (1 - part), Math.max(1, width - 1), view.bar * part);
+      }
+    }
+  }
+
+  /// The same action in the other timeline.
+  function counterpart(context, scene, view, row, i, colour) {
+    const a = scene.timelines[row].model.actions, x0 = view.x(a.start[i]);
+    context.strokeStyle = colour;
+    context.setLineDash([3, 2]);
+    context.strokeRect(x0 - 0.5, view.top(a.rank[i], row) - 0.5, Math.max(2, view.x(a.end[i]) - x0), view.bar + 1);
+    context.setLineDash([]);
+  }
+
   /// An action with its messages; of a bubble its frame and what it waits for.
   function marked(context, scene, view, mark, colour, width) {
     if (!mark) return;
@@ -189,6 +221,7 @@ const Overlay = (() => {
       for (const m of model.takenBy.of(i)) message(context, timeline, view, mark.row, m);
       for (const m of model.sentBy.of(i)) message(context, timeline, view, mark.row, m);
       frame(a.start[i], a.end[i], a.rank[i]);
+      if (a.other && a.other[i] > 0) counterpart(context, scene, view, 1 - mark.row, a.other[i] - 1, colour);
     } else if (mark.what === "bubble") {
       const b = model.bubbles, i = mark.number, n = b.forNumber[i] - 1;
       frame(b.start[i], b.end[i], mark.rank);

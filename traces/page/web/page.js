@@ -4,7 +4,7 @@
 
 const Page = (() => {
   const byId = (id) => document.getElementById(id);
-  const TOGGLES = {path: "showPath", arrows: "showArrows"};
+  const TOGGLES = {path: "showPath", arrows: "showArrows", difference: "showDifference"};
   const VIEW_TOGGLES = {memory: "showMemory", lanes: "showMessages"};
   let scene, view, bars, over, overview, frameAsked = false, barsStale = true, overviewImage = null;
 
@@ -29,13 +29,15 @@ const Page = (() => {
 
   async function start() {
     scene = {timelines: await load(), selected: null, hovered: null, followed: null, found: null,
-             foundAt: -1, showPath: false, showArrows: false, tooMany: false};
+             foundAt: -1, showPath: false, showArrows: false, tooMany: false,
+             showDifference: true};
     bars = byId("bars").getContext("2d", {alpha: false});
     over = byId("over").getContext("2d");
     overview = byId("overview").getContext("2d");
     const tallest = scene.timelines.reduce((a, b) => a.model.end > b.model.end ? a : b).model;
     view = View.make(tallest, scene.timelines.length);
     view.showMemory = scene.timelines.some((each) => each.model.memory.most > 0);
+    document.querySelector('[data-do="difference"]').hidden = scene.timelines.length < 2;
     Theme.read();
     Input.attach(api);
     setHeight();
@@ -235,7 +237,7 @@ const Page = (() => {
   }
 
   function showToggles() {
-    const pressed = {path: scene.showPath, arrows: scene.showArrows, memory: view.showMemory,
+    const pressed = {path: scene.showPath, arrows: scene.showArrows, difference: scene.showDifference, memory: view.showMemory,
                      lanes: view.showMessages};
     for (const [name, on] of Object.entries(pressed))
       document.querySelector(`[data-do="${name}"]`).setAttribute("aria-pressed", String(on));

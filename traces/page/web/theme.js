@@ -27,7 +27,7 @@ const Theme = (() => {
     current = {
       ground: pixel(ground), groundText: text(ground), ink: text(of("ink")), quiet: text(of("quiet")),
       line: text(of("line")), accent: text(of("accent")), path: text(of("path")), found: text(of("found")),
-      activation: text(of("activation")), gradient: text(of("gradient")),
+      activation: text(of("activation")), gradient: text(of("gradient")), longer: text(of("longer")), shorter: text(of("shorter")),
       activationPixel: pixel(of("activation")), gradientPixel: pixel(of("gradient")),
       collectivePixel: pixel(of("collective")), memory: pixel(of("memory")), peak: text(of("peak")),
       idle: pixel(of("idle")), stuck: text(of("bad-line")),
