@@ -4,8 +4,7 @@
 #include "core/model/model.hpp"
 #include "core/plan/profile.hpp"
 #include "core/plan/profile_samples.hpp"
-#include "planner/costs/cost_model.hpp"
-#include "planner/plans/program_of_plan.hpp"
+#include "planner/search/plan_of_order.hpp"
 #include "python/bindings.hpp"
 
 namespace pipewright::python {
@@ -23,44 +22,39 @@ nb::object profile_document(const nb::dict& samples) {
 
 using Cut = std::vector<std::pair<int, int>>;
 
-std::vector<StagePlan> cut_stages(const GivenOrder& given, const Cut& layers) {
-  const Order& order = given.order;
-  if (layers.size() != static_cast<std::size_t>(order.stages()))
-    throw InputError(given.title + " has " + std::to_string(order.stages()) +
-                     " stages, and layers of " + std::to_string(layers.size()) + " were given");
-  std::vector<StagePlan> stages;
-  for (int s = 0; s < order.stages(); ++s) {
-    const auto [first, end] = layers[static_cast<std::size_t>(s)];
-    stages.push_back({first, end, order.placement.rank_of(StageId(s), MicroBatchId(0))});
+/// The number of layers of each stage.
+std::vector<int> counts_of(const Cut& layers) {
+  std::vector<int> counts;
+  int next = 0;
+  for (const auto& [first, end] : layers) {
+    if (first != next || end <= first)
+      throw InputError("layers: expected a stage that begins with layer " + std::to_string(next) +
+                       ", found [" + std::to_string(first) + ", " + std::to_string(end) + "]");
+    counts.push_back(end - first);
+    next = end;
   }
-  return stages;
+  return counts;
 }
 
-/// Read as a plan.json is, so that what does not fit together is refused as there.
 GivenPlan plan_of_order(const GivenOrder& given, const nb::dict& model, const nb::dict& profile,
                         const Cut& layers, int micro_batch_size, const PolicyWord& policy) {
   if (!given.problems.empty()) throw InputError(given.title + ": " + given.problems.front());
   const Json model_json = from_python(model, "model");
   const Json profile_json = from_python(profile, "profile");
   const Profile measured = read_profile(JsonCursor(profile_json, "profile"));
-  Plan plan;
-  plan.model = read_model(JsonCursor(model_json, "model"));
-  plan.cluster = measured.cluster;
-  plan.mesh = Mesh::pipeline(static_cast<int>(given.order.ranks.size()));
-  plan.micro_batches = given.order.micro_batches;
-  plan.micro_batch_size = micro_batch_size;
-  plan.stages = cut_stages(given, layers);
-  plan.schedule = {.name = "custom", .chunks = 1, .parameters = {}, .order = given.order};
-  plan.policy = policy_of(policy);
-  plan.training.optimizer = "sgd";
-  const planner::CostModel costs(plan.model, plan.cluster, &measured);
-  if (const auto refusal = costs.refusal(micro_batch_size)) throw InputError(*refusal);
-  plan.costs.stages.resize(plan.stages.size());
-  const Json unpriced = to_json(plan);
-  plan = read_plan(JsonCursor(unpriced, given.title));
-  plan.costs = costs.table(plan.stages, plan.ranks(), micro_batch_size, plan.training.optimizer);
-  planner::fill_prediction(plan);
-  return given_plan(std::move(plan));
+  const planner::OrderSetup setup{"micro_batch_size=" + std::to_string(micro_batch_size),
+                                  counts_of(layers)};
+  Job job;
+  job.model = read_model(JsonCursor(model_json, "model"));
+  job.cluster = measured.cluster;
+  job.strategy.policy = policy_of(policy);
+  job.training.optimizer = "sgd";
+  job.global_batch = planner::global_batch_of(given.order, job, setup);
+  const nb::gil_scoped_release release;
+  auto made = planner::plan_of_order(job, &measured, 0, given.order, setup);
+  if (auto* whole = std::get_if<planner::PlanOfOrder>(&made))
+    return given_plan(std::move(whole->plan));
+  throw InputError(given.title + " does not end under this policy; check() says why");
 }
 
 }  // namespace
@@ -76,7 +70,7 @@ void bind_models(nb::module_& module) {
       nb::arg("layers"), nb::arg("micro_batch_size"), nb::arg("policy") = "torch-gloo",
       "An order as a plan, with costs from a profile: model and profile are the dicts that would "
       "stand in their files, layers has by stage the first layer and the one after the last. On "
-      "the profile's machine, in one pipeline; predicted_step_ns is 0 where the order hangs.");
+      "the profile's machine, in one pipeline; InputError where the order hangs.");
 }
 
 }  // namespace pipewright::python
