@@ -478,6 +478,7 @@ const std::map<std::string, BesideMeasure, std::less<>>& beside_measure() {
       {"--synthesise", {Does::Refused, ""}},
       {"--transport", {Does::Refused, "tcp"}},
       {"--top", {Does::Refused, "3"}},
+      {"--html", {Does::Refused, "t.html"}},
       {"--pp", {Does::Refused, "2"}},
       {"--micro-batches", {Does::Refused, "2"}},
       {"--vpp", {Does::Refused, "2"}},

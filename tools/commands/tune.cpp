@@ -272,8 +272,6 @@ int run_tune(const Arguments& arguments, Session& session) {
     if (arguments.has("--synthesise")) return synthesise_order(arguments, session);
     throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
   }
-  if (arguments.has("--html") && arguments.has("--measure"))
-    throw InputError("--html shows a search without --measure, which prints its own table");
   refuse_sizes_of_job(arguments);
   const std::string transport = arguments.text_or("--transport", "local");
   if (transport == "local") return tune_job(arguments, session, nullptr);

@@ -172,7 +172,8 @@ void check_measuring_flags(const Arguments& arguments) {
     return;
   }
   if (arguments.positionals().empty()) throw InputError("missing JOB, which --measure is about");
-  for (const char* other : {"--explain", "--front", "--synthesise", "--transport", "--top"}) {
+  for (const char* other :
+       {"--explain", "--front", "--synthesise", "--transport", "--top", "--html"}) {
     if (arguments.has(other))
       throw InputError(std::string(other) + " does not go with --measure; leave one of them out");
   }
