@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
-#include "core/spmd/reshard_steps.hpp"
+#include "core/spmd/graph/step_calls.hpp"
 #include "exec/base/random.hpp"
 #include "exec/collectives/threads.hpp"
 #include "exec/spmd/local_operators.hpp"
@@ -59,15 +59,6 @@ std::vector<float> drawn(const OperatorGraph& graph, std::size_t at, std::uint64
                     : range * symmetric_uniform(key, i);
   }
   return values;
-}
-
-/// Where the classes of logits are divided, the processes that have those of the same rows.
-std::vector<std::vector<int>> class_groups(const OperatorGraph& graph,
-                                           const spmd::GraphOperator& one) {
-  if (one.rule != "cross_entropy_with_softmax") return {};
-  const std::vector<int>& dims = one.annotation.inputs[0]->dims.back();
-  if (dims.empty()) return {};
-  return groups_along(graph.meshes[*one.annotation.mesh].mesh, dims);
 }
 
 /// What all ranks share: what they read, and what one of them says.
@@ -183,7 +174,7 @@ class RankOfGraph {
     const std::vector<int>& ranks = graph_.meshes[*one.annotation.mesh].mesh.ranks;
     if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return;
     LocalCall call{.one = one};
-    for (const std::vector<int>& group : class_groups(graph_, one)) {
+    for (const std::vector<int>& group : groups_of_classes(graph_, one)) {
       const bool is_in = std::find(group.begin(), group.end(), rank_) != group.end();
       if (is_in) call.classes = groups_.at(group).get();
     }
@@ -254,7 +245,7 @@ std::map<int, GroupsByRanks> groups_by_rank(const OperatorGraph& graph,
       const TrainingArray& from = steps.arrays[*step.inputs[0]];
       add_groups_of(step.plan, {graph.meshes[from.mesh].mesh, from.layout}, wanted);
     } else if (step.kind == TrainingStep::Kind::Forward) {
-      for (auto& group : class_groups(graph, graph.operators[step.at])) wanted.insert(group);
+      for (auto& group : groups_of_classes(graph, graph.operators[step.at])) wanted.insert(group);
     }
   }
   std::map<int, GroupsByRanks> by_rank;

@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/base/words.hpp"
 #include "core/spmd/graph/graph_json.hpp"
-#include "core/spmd/graph/training_steps.hpp"
+#include "core/spmd/graph/step_calls.hpp"
 #include "core/spmd/reshard_cases.hpp"
 #include "exec/spmd/graph_training.hpp"
 #include "tools/cli/arguments.hpp"
@@ -170,6 +170,10 @@ int run_graph(const Arguments& arguments, Session& session) {
   Trained trained;
   trained.graph = spmd::completed(given).graph;
   trained.steps = spmd::training_steps(trained.graph, loss);
+  if (const auto out = arguments.text("--calls")) {
+    session.save(*out, spmd::calls_of(trained.graph, trained.steps));
+    session.wrote(*out);
+  }
   trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
   const spmd::OperatorGraph serial = exec::graphs::on_one_rank(given);
   trained.serial = exec::graphs::train_graph(serial, spmd::training_steps(serial, loss), options);
@@ -196,6 +200,7 @@ Command spmd_run_command() {
   command.examples = {
       {"spmd run docs/examples/data-parallel.json", "losses, and what moved in each step"},
       {"spmd run docs/examples/hybrid-parallel.json --steps 10", "eight ranks, two stages"},
+      {"spmd run docs/examples/hybrid-words.json --calls calls.csv", "for check calls.csv"},
   };
   command.positionals = {
       {.name = "FILE", .help = "an operator graph; - is standard input", .least = 1, .most = 1}};
@@ -213,6 +218,12 @@ Command spmd_run_command() {
        .name = "--seed",
        .argument = "N",
        .help = "of parameters and data; default 1"},
+      {.group = "Output",
+       .name = "--calls",
+       .argument = "FILE",
+       .help = "the collectives of a step, rank by rank, as an order that check reads",
+       .is_file = true,
+       .writes = Writes::File},
   };
   command.run = run_graph;
   return command;

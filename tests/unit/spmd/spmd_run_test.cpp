@@ -81,6 +81,26 @@ TEST(SpmdRun, TrainsWordsWithADividedVocabulary) {
   EXPECT_LT(document.at("losses").back(), document.at("losses").front());
 }
 
+std::size_t times(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+TEST(SpmdRun, WritesItsCallsAsAnOrderThatIsChecked) {
+  const Folder folder;
+  const auto result =
+      pipewright("spmd run " + example("hybrid-words") + " --calls calls.csv", folder);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::string calls = read_text((folder.path() / "calls.csv").string());
+  EXPECT_EQ(times(calls, "\n"), 8U);
+  EXPECT_EQ(times(calls, "ALL_TO_ALL(ranks.0.1.2.3.4.5.6.7:"), 16U) << "there and back";
+  EXPECT_EQ(times(calls, "ALL_REDUCE(ranks.4.5:lose.largest"), 2U);
+  const auto checked = pipewright("check calls.csv", folder);
+  EXPECT_EQ(checked.status, 0) << checked.out << checked.err;
+  EXPECT_NE(checked.out.find("\nok\n"), std::string::npos) << checked.out;
+}
+
 TEST(SpmdRun, TrainsWhatPlacementFound) {
   const Folder folder;
   const auto placed =
