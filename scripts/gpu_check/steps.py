@@ -178,10 +178,10 @@ def pipeline(context, shape, ranks, precision, title):
     context.pipewright('profile', file, '--sizes', '1', '--ranks', str(ranks), '--precision', precision, '--budget',
                        '0.2s' if context.rehearsal else '3s', '-o', context.path('profile.json'))
     context.pipewright('tune', file, '--profile', context.path('profile.json'), '-o', context.path('plan.json'))
-    ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--precision', precision)
+    ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--no-cuda-graph', '--precision', precision)
     trace, foretold = context.path('run.trace.json.gz'), context.path('foretold.trace.json.gz')
     step_ns = ran['steps'][-1]['step_ns']
-    context.figure(f'{title}: host enqueues, share of a step', max(ran['enqueued_ns']) / step_ns, '<=', 0.05)
+    context.figure(f'{title}: host enqueues, share of a step', max(ran['enqueued_ns']) / step_ns)
     gap_figure(context, title, ran, 5000)
     # A plan speaks of tensors: not of libraries' own memory, nor of blocks that are kept and not used.
     measured = max(peak - other for peak, other in zip(ran['peak_bytes'], ran['unplanned_bytes']))
@@ -210,6 +210,8 @@ def _replayed(context, ranks, precision):
     context.pipewright('tune', file, '-o', context.path('plan.json'))
     ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--cuda-graph', '--precision', precision)
     gap_figure(context, f'{ranks} partitions, {precision}, CUDA graph', ran, 2000)
+    context.figure(f'{ranks} partitions, {precision}, CUDA graph: host enqueues, share of a step',
+                   max(ran['enqueued_ns']) / ran['steps'][-1]['step_ns'], '<=', 0.05)
     context.figure(f'{ranks} partitions, {precision}, CUDA graph: step, ms', ran['steps'][-1]['step_ns'] * 1e-6)
 
 

@@ -86,7 +86,11 @@ std::vector<Flag> cuda_flags() {
       {.group = "GPUs",
        .name = "--cuda-graph",
        .help = "on --device cuda: the second step is captured as a CUDA graph of all ranks, and "
-               "from the third on a step is one launch of it"},
+               "from the third on a step is one launch of it; a run that cannot is refused (where "
+               "it can, runs of three steps and more do so unasked)"},
+      {.group = "GPUs",
+       .name = "--no-cuda-graph",
+       .help = "on --device cuda: every step is put on the GPU piece by piece"},
   };
 }
 
@@ -94,7 +98,7 @@ void require_cuda_flags_fit(const Arguments& arguments) {
   if (is_over_nccl(arguments) && device_name(arguments, "") != "cuda")
     throw InputError("--transport nccl is between GPUs; it goes with --device cuda");
   if (device_name(arguments, "") != "cuda") {
-    for (const char* flag : {"--slow-link", "--precision", "--cuda-graph"}) {
+    for (const char* flag : {"--slow-link", "--precision", "--cuda-graph", "--no-cuda-graph"}) {
       if (arguments.has(flag)) throw InputError(std::string(flag) + " belongs to --device cuda");
     }
     return;
@@ -106,6 +110,8 @@ void require_cuda_flags_fit(const Arguments& arguments) {
     throw InputError(
         "--cuda-graph: the host waits within a step until NCCL has taken its calls; leave out "
         "--transport nccl");
+  if (arguments.has("--cuda-graph") && arguments.has("--no-cuda-graph"))
+    throw InputError("--cuda-graph and --no-cuda-graph: take one of them");
   const std::string transport = arguments.text_or("--transport", "local");
   if (transport == "mpi" || transport == "tcp")
     throw InputError("--device cuda does not run over --transport " + transport +
@@ -118,7 +124,8 @@ CudaRequest cuda_request(const Arguments& arguments, const Program& program,
   CudaRequest request;
   request.over_nccl = is_over_nccl(arguments);
   request.precision = precision_of(arguments);
-  request.as_graph = arguments.has("--cuda-graph");
+  if (arguments.has("--cuda-graph")) request.graph = GraphUse::Always;
+  if (arguments.has("--no-cuda-graph")) request.graph = GraphUse::Never;
   if (const auto link = arguments.text("--slow-link"))
     request.hold_ns = transfer_ns(program, costs, exec::cuda::parse_slow_link(*link));
   return request;

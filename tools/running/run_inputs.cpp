@@ -84,9 +84,14 @@ void add_checkpoints(const exec::cpu::Training& training, RunInputs& inputs) {
   inputs.push_back({"keep-checkpoints", std::to_string(training.save->keep)});
 }
 
+std::string text_of(GraphUse use) {
+  if (use == GraphUse::WhereAllowed) return "where allowed";
+  return yes_or_no(use == GraphUse::Always);
+}
+
 void add_cuda(const CudaRequest& cuda, RunInputs& inputs) {
   inputs.push_back({"precision", precision_text(cuda.precision)});
-  inputs.push_back({"cuda-graph", yes_or_no(cuda.as_graph)});
+  inputs.push_back({"cuda-graph", text_of(cuda.graph)});
   inputs.push_back({"transport nccl", yes_or_no(cuda.over_nccl)});
   std::string held;
   for (const std::int64_t ns : cuda.hold_ns) held += std::to_string(ns) + " ";

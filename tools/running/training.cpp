@@ -45,12 +45,19 @@ void require_room(const Plan& plan, const Program& program, const CostTable& cos
                      "; use --device paced");
 }
 
+/// Where nobody has asked, a run that has a step to replay.
+bool as_graph(const CudaRequest& request, const Program& program, int steps) {
+  if (request.graph != GraphUse::WhereAllowed) return request.graph == GraphUse::Always;
+  return !request.over_nccl && steps > exec::cuda::kLeastCapturedSteps &&
+         exec::cuda::why_not_captured(program).empty();
+}
+
 exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& costs,
                                    const exec::cpu::Training& training,
                                    const exec::RunOptions& options, const CudaRequest& request,
                                    exec::mpi::Link* link) {
   const exec::cuda::CudaTraining on_gpu{
-      training, request.precision, request.hold_ns, {}, request.as_graph};
+      training, request.precision, request.hold_ns, {}, as_graph(request, program, options.steps)};
   exec::cuda::require_trainable(program, on_gpu);  // reported without a GPU too
   if (request.over_nccl) require_transport("nccl");
   require_device("cuda");

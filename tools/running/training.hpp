@@ -23,12 +23,15 @@ namespace pipewright::tools {
 /// The largest relative norm of a gradient's difference that rounding explains.
 inline constexpr double kMostNormRel = 1e-6;
 
+/// Whether steps are one CUDA graph each, from the third one on.
+enum class GraphUse : std::uint8_t { WhereAllowed, Always, Never };
+
 /// On GPUs instead of CPUs.
 struct CudaRequest {
   exec::cuda::Precision precision = exec::cuda::Precision::Float32;
   std::vector<std::int64_t> hold_ns;  // exec::cuda::CudaTraining
-  bool as_graph = false;              // exec::cuda::CudaTraining
-  bool over_nccl = false;             // a GPU a rank; else messages are copies in this process
+  GraphUse graph = GraphUse::WhereAllowed;
+  bool over_nccl = false;  // a GPU a rank; else messages are copies in this process
 };
 /// The same where cuBLAS rounds factors: ten bits of a TF32, eight of a bfloat16.
 double most_norm_rel(exec::cuda::Precision precision);

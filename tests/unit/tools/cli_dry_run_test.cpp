@@ -77,6 +77,10 @@ TEST(DryRun, RefusesWhatNcclCannotGiveInWords) {
   const auto graph = pipewright("run -s gpipe -p 2 -m 1 --cuda-graph", folder);
   EXPECT_EQ(graph.status, 2);
   EXPECT_THAT(graph.err, HasSubstr("--cuda-graph belongs to --device cuda"));
+  const auto both =
+      pipewright("run -s gpipe -p 2 -m 1 --device cuda --cuda-graph --no-cuda-graph", folder);
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.err, HasSubstr("take one of them"));
   const auto polled = pipewright("run -s gpipe -p 2 -m 1 --transport nccl --cuda-graph", folder);
   EXPECT_EQ(polled.status, 2);
   EXPECT_THAT(polled.err, HasSubstr("leave out --transport nccl"));

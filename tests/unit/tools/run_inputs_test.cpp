@@ -115,8 +115,8 @@ TEST_F(InputsOfTraining, OfGpusHoldPrecisionGraphsAndLinks) {
   cuda.precision = exec::cuda::Precision::Tf32;
   EXPECT_EQ(difference_with(cuda), "  precision: fp32 on rank 0; tf32 on rank 1\n");
   cuda = {};
-  cuda.as_graph = true;
-  EXPECT_EQ(difference_with(cuda), "  cuda-graph: no on rank 0; yes on rank 1\n");
+  cuda.graph = GraphUse::Never;
+  EXPECT_EQ(difference_with(cuda), "  cuda-graph: where allowed on rank 0; no on rank 1\n");
   cuda = {};
   cuda.over_nccl = true;
   EXPECT_EQ(difference_with(cuda), "  transport nccl: no on rank 0; yes on rank 1\n");
