@@ -24,7 +24,8 @@ std::vector<Flag> timeline_file_flags() {
       {.group = "Output",
        .name = "--html",
        .argument = "FILE",
-       .help = "write an interactive page: timeline, verdict, figures, bubbles by cause, critical path",
+       .help =
+           "write an interactive page: timeline, verdict, figures, bubbles by cause, critical path",
        .is_file = true,
        .writes = Writes::File},
   };
