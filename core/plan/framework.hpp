@@ -18,7 +18,7 @@ struct FrameworkTraits {
   int embedding_kernels = 18, head_kernels = 42;  // both directions; with the loss
   bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
   bool flash_attention = false;  // no score ever reaches memory
-  double flash_rate = 1;         // of FlashAttention-2's (kFlashForward)
+  double flash_rate = 1;         // of the device's best; below 1: of FlashAttention-2's
   bool dropout = true;
   bool fused_loss = false;            // softmax and cross entropy write over the logits
   bool keeps_weight_buffers = false;  // Transformer Engine; planner/estimate/memory_estimate.cpp

@@ -20,10 +20,12 @@ KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork&
   if (work.flash_flops > 0) {
     // Backward computes the scores again: five products for the forward's two.
     const double at_peak = work.flash_flops / (work.flash_rate * device.product_rate(2));
-    return {at_peak / kFlashForward, 2.5 * at_peak / kFlashBackward};
+    const double older = work.flash_rate < 1 ? device.older_flash : 1;
+    return {at_peak / (older * device.flash_forward),
+            2.5 * at_peak / (older * device.flash_backward)};
   }
-  const double scores = slower_unaligned(work.scores.depth),
-               context = slower_unaligned(work.context.columns);
+  const double scores = slower_unaligned_batch(device, work.scores.depth),
+               context = slower_unaligned_batch(device, work.context.columns);
   return {scores * matmul_seconds(device, work.scores) +
               context * matmul_seconds(device, work.context) +
               stream_seconds(device, work.core_traffic),

@@ -207,6 +207,7 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
     work.tensor_messages = 2;
   }
   if (setup.context > 1) {
+    work.ring_message = 2 * sizes.rows * (widths.keys + widths.values);
     work.context_message =
         2 * sizes.rows * (widths.queries + widths.keys + widths.values + widths.output);
   }

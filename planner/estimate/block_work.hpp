@@ -31,13 +31,14 @@ struct BlockWork {
   double forward_traffic = 0, backward_traffic = 0;  // bytes of all other kernels
   double core_traffic = 0;  // of softmax and dropout of the scores, forward
   double core_backward_traffic = 0;
-  double flash_rate = 1;                 // of kFlashForward and kFlashBackward
+  double flash_rate = 1;                 // of the device's; less: of what is older on it
   double tensor_message = 0;             // bytes of one all-reduce (or of a gather and a scatter)
   double gathered_message = 0;           // of these gathers, under sequence parallelism
   int tensor_messages = 0;               // of them, forward; as many backward
   double tensor_message_of_experts = 0;  // the same around experts, under sequence parallelism
   double expert_message = 0;             // bytes of one all-to-all; two forward, two backward
   double context_message = 0;            // bytes of queries, keys, values and outputs, forward
+  double ring_message = 0;               // bytes of keys and values, to the next of the ring
   double parameters = 0;                 // of this rank
   double expert_parameters = 0;          // of these, weights of experts
 

@@ -27,6 +27,10 @@ struct DeviceRates {
   double link_efficiency = 1;           // of the links in a node, where their rate is a nominal one
   double faster_in_8_bits = 0;          // dense products, against those of 16 bits; 0: it has none
   double watts = 0;                     // what the data sheet lets it take
+  double flops_of_cores = 0;            // outside its tensor cores, sums of 32 bits
+  // Rates of attention's best kernels against a plain product, and of FlashAttention-2 against
+  // these:
+  double flash_forward = 0.75, flash_backward = 0.65, older_flash = 1;
 
   /// Long products run into the limit of power before that of the peak: what devices of one process
   /// of manufacture reach of their peaks is in proportion to this, in joules an operation.
@@ -104,7 +108,5 @@ inline constexpr double kOverlapOrder = 4;
 /// The order for a block that tensor parallel ranks divide: its all-reduces make all of them wait
 /// for the last, so that less of a rank's work overlaps.
 inline constexpr double kOverlapOrderOfGroups = 2;
-/// Flash attention's rate, against that of a plain product.
-inline constexpr double kFlashForward = 0.75, kFlashBackward = 0.65;
 
 }  // namespace pipewright::planner

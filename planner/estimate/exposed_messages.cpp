@@ -44,12 +44,28 @@ class Overlap {
   const double others_;
 };
 
+/// Megatron core sends keys and values round a ring of the context parallel ranks, each part beside
+/// the scores of the one before (cp_comm_type "p2p", its default; Transformer Engine, attention):
+/// forward both, backward both and their gradients.
+void send_round_ring(BlockMessages& sent, const NodeRates& node, int devices_per_node,
+                     const ParallelSetup& setup, const BlockWork& work) {
+  const Group ring{setup.context, setup.tensor};
+  const double others = setup.context - 1, beside = others / setup.context;
+  const double once =
+      kNetworkStart + work.ring_message / group_bytes_per_second(node, devices_per_node, ring);
+  const KernelSeconds core = attention_core_seconds(node.device, work);
+  sent.forward.context = std::max(0.0, others * once - beside * core.forward);
+  sent.backward.context = std::max(0.0, 2 * others * once - beside * core.backward);
+}
+
 }  // namespace
 
 BlockMessages exposed_messages(const FrameworkTraits& framework, const NodeRates& node,
                                int devices_per_node, const ParallelSetup& setup,
                                const BlockWork& work) {
   BlockMessages sent = message_seconds(node, devices_per_node, setup, work);
+  if (setup.context > 1 && framework.hides_gradient_messages)
+    send_round_ring(sent, node, devices_per_node, setup, work);
   const bool hides = framework.hides_gradient_messages || framework.chunks_messages;
   if (setup.tensor == 1 || !hides) return sent;
   const bool experts = work.expert_parameters > 0;

@@ -51,6 +51,11 @@ double slower_unaligned(double side) {
   return std::fmod(std::floor(side), 8) == 0 ? 1 : 1 / kUnalignedRate;
 }
 
+double slower_unaligned_batch(const DeviceRates& device, double side) {
+  if (slower_unaligned(side) == 1) return 1;
+  return device.flops_of_cores > 0 ? device.peak_flops / device.flops_of_cores : 1 / kUnalignedRate;
+}
+
 double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul) {
   return matmul_seconds(device,
                         {matmul.depth, matmul.columns, matmul.rows, matmul.count, matmul.bytes});

@@ -26,6 +26,9 @@ double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul);
 
 /// How much longer a product takes by a side of that many 16-bit numbers (kUnalignedRate).
 double slower_unaligned(double side);
+/// The same of many small ones in a batch, as attention's of heads of that width: they run outside
+/// the tensor cores.
+double slower_unaligned_batch(const DeviceRates& device, double side);
 
 /// A kernel that streams.
 double stream_seconds(const DeviceRates& device, double bytes);

@@ -310,6 +310,31 @@ void fit(std::vector<MeasuredTable>& tables, const char* device) {
               found.matmul, links ? "links" : "memory", found.second, best);
 }
 
+/// Of products of 8 bits against 16, over all rows that have them, each table counted once.
+void fit_eight_bits(std::vector<MeasuredTable>& tables, const char* device) {
+  double best = 1e9, found = 0;
+  for (int percent = 100; percent <= 220; percent += 2) {
+    double sum = 0;
+    for (MeasuredTable& table : tables) {
+      double errors = 0;
+      int rows = 0;
+      for (MeasuredCase& row : table.cases) {
+        if (row.framework.product_bytes == 2 || !uses(row, device)) continue;
+        for (planner::NodeRates& node : row.machine.nodes)
+          node.device.faster_in_8_bits = percent / 100.0;
+        errors += std::abs(predicted(row) / row.measured - 1);
+        ++rows;
+      }
+      if (rows > 0) sum += errors / rows;
+    }
+    if (sum == 0) return;
+    if (sum >= best) continue;
+    best = sum;
+    found = percent / 100.0;
+  }
+  std::printf("%s: products of 8 bits %.2f times as fast as those of 16\n\n", device, found);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -324,6 +349,7 @@ int main(int argc, char** argv) {
     const auto second = test::second_collection(golden / "measured2");
     tables.insert(tables.end(), second.begin(), second.end());
     fit(tables, argv[2]);
+    fit_eight_bits(tables, argv[2]);
     print_summary(tables);
   } else if (argc == 2 && std::strcmp(argv[1], "short") == 0) {
     print_summary(tables);

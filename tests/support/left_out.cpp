@@ -18,7 +18,8 @@ namespace {
 // kernel under two generations of frameworks. Of devices of one process of manufacture the first
 // is fitted for one, and the others reach what their power allows against it.
 constexpr std::array kKinds{"T4", "V100", "A100", "Hopper", "Blackwell"};
-constexpr std::size_t kOfDevices = 2 * kKinds.size(), kFitted = kOfDevices + 2;
+constexpr std::size_t kOfDevices = 2 * kKinds.size(), kFitted = kOfDevices + 3;
+constexpr std::size_t kEightBits = kFitted - 1;  // Hopper's products of 8 bits, against 16
 using Values = std::array<double, kFitted>;
 
 std::size_t kind_of(std::string_view device) {
@@ -46,6 +47,7 @@ std::size_t launches_of(const FrameworkTraits& framework) {
 constexpr double kDeviceDeviation = 0.25, kLaunchDeviation = 0.6;
 constexpr double kMeanProducts = 0.7, kMeanMemory = 0.7, kMeanLaunch = 18e-6;
 constexpr double kMeanDeviation = 0.25;
+constexpr double kEightBitsDeviation = 0.15;
 /// Of links without peer access: what goes from device to device goes into the host's memory and
 /// out of it again.
 constexpr double kMeanLinks = 0.5;
@@ -84,6 +86,10 @@ MeasuredCase with_values(MeasuredCase row, const Values& values) {
       node.device.memory_efficiency = second;
     }
   }
+  for (planner::NodeRates& node : row.machine.nodes) {
+    if (kind_of(node.device.name) == 3)
+      node.device.faster_in_8_bits = 2 * std::exp(values[kEightBits]);
+  }
   row.framework.launch_seconds = std::exp(values[launches_of(row.framework)]);
   return row;
 }
@@ -110,6 +116,7 @@ std::vector<std::size_t> values_of(const MeasuredCase& row) {
     const std::size_t kind = kind_of(node.device.name);
     used.insert(products_of(kind));
     used.insert(2 * kind + 1);
+    if (kind == 3 && row.framework.product_bytes < 2) used.insert(kEightBits);
   }
   return {used.begin(), used.end()};
 }
@@ -142,15 +149,18 @@ struct Means {
 
 std::size_t like_of(std::size_t value) { return value >= kOfDevices ? 2 : value % 2; }
 
-bool has_own_prior(std::size_t value) {  // links of T4: as nominal, if nothing tells
-  return value < kOfDevices && value % 2 == 1 && has_links_of_its_own(value / 2);
+bool has_own_prior(std::size_t value) {
+  return value == kEightBits ||
+         (value < kOfDevices && value % 2 == 1 && has_links_of_its_own(value / 2));
 }
 
 double prior_mean(std::size_t value, const Means& means) {
+  if (value == kEightBits) return 0;  // as the data sheet
   return has_own_prior(value) ? std::log(kMeanLinks) : means.of[like_of(value)];
 }
 
 double prior_deviation(std::size_t value) {
+  if (value == kEightBits) return kEightBitsDeviation;
   return value >= kOfDevices || has_own_prior(value) ? kLaunchDeviation : kDeviceDeviation;
 }
 

@@ -194,6 +194,8 @@ std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) 
   row.setup = setup_of(r);
   row.setup.recompute.of_all = LayerRecompute::Whole;
   row.setup.zero = 1;
+  // "bf16, gradients summed in fp32"
+  if (text_of(r, "optimizer").starts_with("bf16")) row.framework = with_gradients(row.framework, 4);
   row.measured = r.at("step_s");
   return row;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace pipewright::planner {
 namespace exposed_messages_test {
@@ -51,6 +52,29 @@ struct Block {
 enum Product { kQueriesKeysValues, kOutput, kUp, kDown };
 
 double beyond(double message, double product) { return std::max(0.0, message - product); }
+
+TEST(ExposedMessages, KeysAndValuesGoRoundARingBesideTheScores) {
+  ParallelSetup setup;
+  setup.context = 2;
+  // 2,048 of 4,096 tokens: keys and values of 4,096 numbers each, 32 MiB.
+  Architecture model = gpt();
+  model.sequence = 4096;
+  const double message = 2 * 2048 * 2 * 4096.0;
+  const BlockWork work = block_work(model, megatron_core(), setup, false);
+  EXPECT_EQ(work.ring_message, message);
+  const auto context = [&](const FrameworkTraits& framework, double bytes_per_second) {
+    const NodeRates node{device_rates("H100"), bytes_per_second, 50e9};
+    const BlockMessages sent = exposed_messages(framework, node, 8, setup, work);
+    return std::pair{sent.forward.context, sent.backward.context};
+  };
+  // One message of two parts; half of the scores are computed meanwhile. Back it is twice as much.
+  const KernelSeconds core = attention_core_seconds(device_rates("H100"), work);
+  const double once = 30e-6 + message / 1e9;
+  EXPECT_NEAR(context(megatron_core(), 1e9).first, once - core.forward / 2, 1e-12);
+  EXPECT_NEAR(context(megatron_core(), 1e9).second, 2 * once - core.backward / 2, 1e-12);
+  EXPECT_EQ(context(megatron_core(), 4e12), (std::pair{0.0, 0.0}));
+  EXPECT_GT(context(plain(), 4e12).first, 0);  // an all-to-all, beside nothing
+}
 
 TEST(ExposedMessages, AreAllMessagesWhereTheFrameworkHidesNone) {
   for (const bool sequence_parallel : {false, true}) {
