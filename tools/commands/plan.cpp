@@ -47,7 +47,7 @@ planner::OrderSetup setup_of(const Arguments& arguments) {
 }
 
 /// A job.json, or one of --model and --cluster, whose batch is what the order makes.
-Job job_for(const Arguments& arguments, const Order& order, const planner::OrderSetup& setup) {
+Job job_to_plan(const Arguments& arguments, const Order& order, const planner::OrderSetup& setup) {
   const auto model = arguments.text("--model");
   const auto cluster = arguments.text("--cluster");
   if (!arguments.positionals().empty()) {
@@ -60,7 +60,10 @@ Job job_for(const Arguments& arguments, const Order& order, const planner::Order
   }
   if (!model || !cluster)
     throw InputError("give a job.json, or --model and --cluster: a preset or a file each");
-  const Json document = {{"model", *model}, {"cluster", *cluster}, {"global_batch", 1}};
+  const Json document = {{"schema", "pipewright.job/1"},
+                         {"model", *model},
+                         {"cluster", *cluster},
+                         {"global_batch", 1}};
   Job job = read_job(JsonCursor(document, "--model and --cluster"));
   if (const auto devices = arguments.integer("--devices", 1, kMostDevices))
     job.cluster = named_cluster(*cluster, static_cast<int>(*devices));
@@ -94,7 +97,7 @@ int make_plan(const Arguments& arguments, Session& session) {
   if (!path) throw InputError("missing --order: a CSV in PyTorch's form, or an order.json");
   const Order order = read_whole_order(*path);
   const planner::OrderSetup setup = setup_of(arguments);
-  Job job = job_for(arguments, order, setup);
+  Job job = job_to_plan(arguments, order, setup);
   for (const std::string& text : job.notes) session.note(text);
   for (const std::string& text : job.cluster.assumed)
     session.note("assumed of the cluster: " + text);
@@ -142,8 +145,9 @@ Command plan_command() {
       {"plan --model llama3-8b --cluster dgx-h100 --devices 16 --order examples/order.csv "
        "--configuration tp=4,micro_batch_size=2",
        "what an order does not say"},
-      {"plan examples/job.json --order examples/order.csv --layers 3,3,3,3 --json",
-       "with the job's model, cluster and training, and a cut of your own"},
+      {"plan examples/job.json --order examples/order.csv --configuration micro_batch_size=4 "
+       "--json",
+       "with the job's model, cluster and training; the batch is the job's too"},
   };
   command.positionals = {{.name = "JOB",
                           .help = "a job.json, in place of --model and --cluster",

@@ -30,7 +30,10 @@ Job layered_job() {
 }
 
 Job estimated_job() {
-  const Json document = {{"model", "gpt3-18b"}, {"cluster", "dgx-a100"}, {"global_batch", 16}};
+  const Json document = {{"schema", "pipewright.job/1"},
+                         {"model", "gpt3-18b"},
+                         {"cluster", "dgx-a100"},
+                         {"global_batch", 16}};
   return read_job(JsonCursor(document, "job"));
 }
 
