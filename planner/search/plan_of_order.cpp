@@ -127,6 +127,23 @@ std::vector<StagePlan> stages_for(const Order& order, const Job& job, const Orde
   return plan_stages(balanced, order.placement);
 }
 
+/// The job with what the configuration says in place of what it leaves open, so that its costs know
+/// of these divisions.
+Job of_one_configuration(const Job& job, const ParallelSetup& parallel, bool says_recompute) {
+  Job one = job;
+  Strategy& strategy = one.strategy;
+  strategy.mp_degree = {std::to_string(parallel.tensor)};
+  strategy.cp_degree = {std::to_string(parallel.context)};
+  strategy.ep_degree = {std::to_string(parallel.experts)};
+  strategy.sharding_stage = {std::to_string(parallel.zero)};
+  strategy.use_sequence_parallel = {parallel.sequence_parallel ? "true" : "false"};
+  if (says_recompute)
+    strategy.recompute = {parallel.recompute.by_stage
+                              ? "by_stage"
+                              : std::string(to_string(parallel.recompute.of_all))};
+  return one;
+}
+
 std::vector<std::string> over_memory(const Evaluation& evaluation, const RankLimits& limits,
                                      int ranks) {
   std::vector<std::string> sentences;
@@ -155,8 +172,10 @@ std::variant<PlanOfOrder, StuckOrder> plan_of_order(const Job& job, const Profil
                                                     int cores, const Order& order,
                                                     const OrderSetup& setup) {
   require_plannable(order);
-  const auto costs = costs_of_job(job, profile, cores);
   const NamedConfiguration named = named_by(order, job, setup);
+  const bool says_recompute = setup.configuration.find("recompute=") != std::string::npos;
+  const Job one = of_one_configuration(job, named.configuration.parallel, says_recompute);
+  const auto costs = costs_of_job(one, profile, cores);
   require_possible(named, *costs);
   const Configuration& configuration = named.configuration;
   const std::vector<StagePlan> stages = stages_for(order, job, setup, configuration, *costs);
