@@ -64,9 +64,11 @@ TEST(PlanCommand, SaysWhatItNeeds) {
 
 TEST(PlanCommand, OfAnOrderThatHangsSaysWhyAndWritesNothing) {
   const Folder folder;
-  folder.write("hangs.csv", "0F0,0B0\n1B0,1F0\n");
+  pipewright("schedules export 1f1b -p 4 -m 8 -o hangs.csv", folder);
   const auto result = pipewright(
-      "plan --model gpt-tiny --cluster local-cpu --order hangs.csv -o plan.json", folder);
+      "plan --model gpt-tiny --cluster dgx-a100 --order hangs.csv --post deferred --issue inline "
+      "-o plan.json",
+      folder);
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_THAT(result.out, HasSubstr("DEADLOCK"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "plan.json"));
