@@ -26,32 +26,49 @@ __global__ void __launch_bounds__(256) element_kernel(std::size_t n, F f) {
 
 // --- Rows ---
 
-/// Half a warp on one row: the Lanes of exec/devices/cuda/rows.hpp.
-struct HalfWarp {
+/// What the lanes of a row do alike, `kCount` of them: the Lanes of exec/devices/cuda/rows.hpp, whose
+/// reduce() and sync() are Self's.
+template <class Self, int kCount>
+struct RowLanes {
   int lane;
-  unsigned mask;  // of the warp's threads that share the row
 
   template <class F>
   PIPEWRIGHT_HOST_DEVICE void each(int n, F f) const {
-    for (int j = lane; j < n; j += kLanes) f(j);
-  }
-  template <class Combine, class Term>
-  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term) const {
-    float part = lane_part<kLanes>(lane, n, start, combine, term);
-#if defined(__CUDA_ARCH__)
-    for (int half = kLanes / 2; half > 0; half /= 2)
-      part = combine(part, __shfl_down_sync(mask, part, half, kLanes));
-    part = __shfl_sync(mask, part, 0, kLanes);
-#endif
-    return part;
+    for (int j = lane; j < n; j += kCount) f(j);
   }
   template <class Term>
   PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term) const {
-    return reduce(n, 0.0F, Plus{}, term);
+    return static_cast<const Self&>(*this).reduce(n, 0.0F, Plus{}, term);
   }
   template <class F>
   PIPEWRIGHT_HOST_DEVICE void first(F f) const {
     if (lane == 0) f();
+  }
+};
+
+#if defined(__CUDA_ARCH__)
+/// In halves: afterwards the first of each `kCount` neighbours has what they have together. `width`:
+/// of the parts of a warp that do this by themselves.
+template <int kCount, class Combine>
+__device__ float in_halves(unsigned mask, float part, Combine combine, int width = kWarp) {
+  for (int half = kCount / 2; half > 0; half /= 2)
+    part = combine(part, __shfl_down_sync(mask, part, half, width));
+  return part;
+}
+#endif
+
+/// Half a warp on one row.
+struct HalfWarp : RowLanes<HalfWarp, kLanes> {
+  unsigned mask;  // of the warp's threads that share the row
+
+  template <class Combine, class Term>
+  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term) const {
+    float part = lane_part<kLanes>(lane, n, start, combine, term);
+#if defined(__CUDA_ARCH__)
+    part = in_halves<kLanes>(mask, part, combine, kLanes);
+    part = __shfl_sync(mask, part, 0, kLanes);
+#endif
+    return part;
   }
   PIPEWRIGHT_HOST_DEVICE void sync() const {
 #if defined(__CUDA_ARCH__)
@@ -67,34 +84,26 @@ __global__ void __launch_bounds__(kRowThreads) row_kernel(std::size_t n, F f) {
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * kRowsOfBlock;
   for (std::size_t row = static_cast<std::size_t>(blockIdx.x) * kRowsOfBlock + threadIdx.x / kLanes;
        row < n; row += step) {
-    f(HalfWarp{lane, mask}, row);
+    f(HalfWarp{{lane}, mask}, row);
   }
 }
 
-/// A block on one row: kWideLanes lanes.
-struct WholeBlock {
+/// A block on one row.
+struct WholeBlock : RowLanes<WholeBlock, kWideLanes> {
   static constexpr int kWarps = kWideLanes / kWarp;
 
   float* of_warps;  // shared memory, kWarps floats
-  int lane;
 
-  template <class F>
-  PIPEWRIGHT_HOST_DEVICE void each(int n, F f) const {
-    for (int j = lane; j < n; j += kWideLanes) f(j);
-  }
   template <class Combine, class Term>
   PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term) const {
     float part = lane_part<kWideLanes>(lane, n, start, combine, term);
 #if defined(__CUDA_ARCH__)
     constexpr unsigned kAll = 0xFFFFFFFFU;
-    for (int half = kWarp / 2; half > 0; half /= 2)
-      part = combine(part, __shfl_down_sync(kAll, part, half));
+    part = in_halves<kWarp>(kAll, part, combine);
     if (lane % kWarp == 0) of_warps[lane / kWarp] = part;
     __syncthreads();
     if (lane < kWarp) {
-      part = of_warps[lane % kWarps];
-      for (int half = kWarps / 2; half > 0; half /= 2)
-        part = combine(part, __shfl_down_sync(kAll, part, half));
+      part = in_halves<kWarps>(kAll, of_warps[lane % kWarps], combine);
       if (lane == 0) of_warps[0] = part;
     }
     __syncthreads();
@@ -102,14 +111,6 @@ struct WholeBlock {
     __syncthreads();
 #endif
     return part;
-  }
-  template <class Term>
-  PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term) const {
-    return reduce(n, 0.0F, Plus{}, term);
-  }
-  template <class F>
-  PIPEWRIGHT_HOST_DEVICE void first(F f) const {
-    if (lane == 0) f();
   }
   PIPEWRIGHT_HOST_DEVICE void sync() const {
 #if defined(__CUDA_ARCH__)
@@ -122,7 +123,7 @@ template <class F>
 __global__ void __launch_bounds__(kWideLanes) wide_row_kernel(std::size_t n, F f) {
   __shared__ float of_warps[WholeBlock::kWarps];
   for (std::size_t row = blockIdx.x; row < n; row += gridDim.x)
-    f(WholeBlock{of_warps, static_cast<int>(threadIdx.x)}, row);
+    f(WholeBlock{{static_cast<int>(threadIdx.x)}, of_warps}, row);
 }
 
 // --- The canonical product ---
