@@ -4,7 +4,8 @@
 # scripts come one after the other in the given order. As a script (-P) it writes the file.
 
 if(CMAKE_SCRIPT_MODE_FILE)
-  # A raw string ends at its delimiter alone, which no source may contain.
+  # One string a file: more than 65,536 characters no compiler has to take. A raw string ends at its delimiter alone,
+  # which no source may contain.
   function(literal out)
     set(text "")
     foreach(file IN LISTS ARGN)
@@ -12,7 +13,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
       if(content MATCHES "\\)PIPEWRIGHT\"")
         message(FATAL_ERROR "${file} holds the delimiter of the string that it becomes")
       endif()
-      string(APPEND text "R\"PIPEWRIGHT(${content})PIPEWRIGHT\"\n    ")
+      string(APPEND text "R\"PIPEWRIGHT(${content})PIPEWRIGHT\",\n    ")
     endforeach()
     set(${out} "${text}" PARENT_SCOPE)
   endfunction()
@@ -23,7 +24,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
   file(
     WRITE "${OUT}"
     "// Made by cmake/EmbedPage.cmake.\n#include \"traces/page/page_sources.hpp\"\n\nnamespace pipewright::traces {\n\n"
-    "const PageSources& page_sources() {\n  static const PageSources sources = {\n    ${html},\n    ${css},\n    ${js}};\n"
+    "const PageSources& page_sources() {\n  static const PageSources sources = {\n    ${html}${css}{${js}}};\n"
     "  return sources;\n}\n\n}  // namespace pipewright::traces\n")
   return()
 endif()

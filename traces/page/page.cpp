@@ -60,7 +60,7 @@ std::string filled(std::string_view text, const std::map<std::string_view, std::
 }  // namespace
 
 std::string html_page(const PageText& text, const std::vector<PageData>& timelines) {
-  std::string facts, tables, columns;
+  std::string facts, tables, columns, script;
   if (!text.headline.empty()) facts += element("p class=\"main\"", text.headline) + "\n";
   for (const std::string& fact : text.facts) facts += element("p", fact) + "\n";
   for (const PageTable& table : text.tables) tables += table_text(table);
@@ -71,6 +71,7 @@ std::string html_page(const PageText& text, const std::vector<PageData>& timelin
                timelines[n].columns + "</script>\n";
   }
   const PageSources& sources = page_sources();
+  for (const std::string_view file : sources.scripts) script += file;
   return filled(sources.html,
                 {{"title", escaped(text.title)},
                  {"style", std::string(sources.style)},
@@ -79,7 +80,7 @@ std::string html_page(const PageText& text, const std::vector<PageData>& timelin
                  {"tables", tables},
                  {"data", script_text(data)},
                  {"columns", columns},
-                 {"script", std::string(sources.script)}});
+                 {"script", script}});
 }
 
 }  // namespace pipewright::traces

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 namespace pipewright::traces {
 
 struct PageSources {
   std::string_view html;  // with {{places}}
   std::string_view style;
-  std::string_view script;  // all of them, one after the other
+  std::vector<std::string_view> scripts;  // in the order in which they run
 };
 
 const PageSources& page_sources();
