@@ -17,9 +17,8 @@ GivenOrder order_in(const std::string& text, const std::string& name, bool fragm
   given.order = read_order(text, name);
   given.fragment = fragment || given.order.fragment;
   given.order.fragment = given.fragment;
-  given.problems = problems_of(given.order, given.fragment);
-  if (!given.fragment && !looks_like_json(text))
-    given.problems = explained_by_row(std::move(given.problems), given.order, text, name);
+  given.problems =
+      explained_by_row(problems_of(given.order, given.fragment), given.order, text, name);
   given.title = planner::title_of(given.order, name);
   return given;
 }

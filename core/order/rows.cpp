@@ -6,6 +6,7 @@
 #include "core/base/trimmed.hpp"
 #include "core/order/call_faults.hpp"
 #include "core/order/forward_order.hpp"
+#include "core/order/order_json.hpp"
 
 namespace pipewright {
 namespace {
@@ -269,7 +270,7 @@ std::optional<std::string> row_fault(const Order& order, const std::vector<CsvRo
 
 std::vector<std::string> explained_by_row(std::vector<std::string> problems, const Order& order,
                                           std::string_view text, const std::string& file) {
-  if (problems.empty()) return problems;
+  if (problems.empty() || order.fragment || looks_like_json(text)) return problems;
   if (auto fault = row_fault(order, split_csv(text, file).rows, file)) return {*std::move(fault)};
   return problems;
 }

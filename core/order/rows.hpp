@@ -17,8 +17,8 @@ namespace pipewright {
 std::optional<std::string> row_fault(const Order& order, const std::vector<CsvRow>& rows,
                                      const std::string& file);
 
-/// The problems of a whole order that the text of a CSV gave. Where one row is to blame, it is the
-/// whole complaint: what else is wrong follows from it.
+/// The problems of an order that a text gave. Where one row of a CSV is to blame, it is the whole
+/// complaint: what else is wrong follows from it. A fragment, and an order.json, have no such rows.
 std::vector<std::string> explained_by_row(std::vector<std::string> problems, const Order& order,
                                           std::string_view text, const std::string& file);
 

@@ -46,8 +46,13 @@ Partition cut_of(const Configuration& configuration, const LayerCosts& layers,
 
 std::vector<StagePlan> stages_of(const Configuration& configuration,
                                  const ConfigurationCosts& costs) {
+  return stages_of(configuration, costs,
+                   placement_of(*configuration.schedule, request_of(configuration.parallel)));
+}
+
+std::vector<StagePlan> stages_of(const Configuration& configuration,
+                                 const ConfigurationCosts& costs, const Placement& placement) {
   const ParallelSetup& parallel = configuration.parallel;
-  const Placement placement = placement_of(*configuration.schedule, request_of(parallel));
   const LayerCosts layers = costs.layer_costs(parallel);
   const CutShape shape = cut_shape(layers, placement);
   const auto balanced = parallel.stage_replicas.empty()

@@ -29,6 +29,9 @@ std::vector<StagePlan> plan_stages(const Partition& partition, const Placement& 
 /// them.
 std::vector<StagePlan> stages_of(const Configuration& configuration,
                                  const ConfigurationCosts& costs);
+/// The same where an order has put its stages elsewhere than the schedule would.
+std::vector<StagePlan> stages_of(const Configuration& configuration,
+                                 const ConfigurationCosts& costs, const Placement& placement);
 
 struct Branches {
   std::vector<Branch> open;

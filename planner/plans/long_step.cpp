@@ -71,7 +71,7 @@ LongStep repeated(const ShortStep& step, int simulated, std::int64_t repetitions
   found.repetitions = repetitions;
   Figures& figures = found.figures;
   figures.makespan_ns = after_repetitions(figures.makespan_ns, repetitions, steady.step_ns);
-  std::int64_t all = 0;
+  std::int64_t all = 0;  // set_ratios() adds them up; here an overflow is noticed
   for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
     RankFigures& rank = figures.ranks[r];
     rank.busy_ns = after_repetitions(rank.busy_ns, repetitions, steady.busy_ns[r]);

@@ -10,7 +10,6 @@
 #include "planner/branches/named_configuration.hpp"
 #include "planner/configurations/policy.hpp"
 #include "planner/configurations/rank_limits.hpp"
-#include "planner/partition/rank_cut.hpp"
 #include "planner/search/job_costs.hpp"
 #include "planner/search/plan_of_candidate.hpp"
 #include "sim/engine.hpp"
@@ -38,8 +37,7 @@ void require_plannable(const Order& order) {
   if (!order.calls.empty() || !order.parts.empty())
     throw InputError(
         "a plan holds no calls and no parts of an own order; leave them out, the plan's degrees "
-        "say "
-        "what its ranks exchange");
+        "say what its ranks exchange");
   if (order.has_transfers())
     throw InputError(
         "the order writes its transfers, and a plan's policy makes them; leave them out");
@@ -56,18 +54,20 @@ int most_stages_of_rank(const Order& order) {
   return static_cast<int>(most);
 }
 
+RequestedValues requested_by(const OrderSetup& setup) {
+  return setup.configuration.empty() ? RequestedValues{} : read_requested(setup.configuration);
+}
+
 /// The setup's configuration with what the order says.
 NamedConfiguration named_by(const Order& order, const Job& job, const OrderSetup& setup) {
-  const RequestedValues given =
-      setup.configuration.empty() ? RequestedValues{} : read_requested(setup.configuration);
+  const RequestedValues given = requested_by(setup);
   for (const char* key : {"pp", "vpp", "replicas", "micro_batches", "schedule"}) {
     if (given.count(key) != 0)
       throw InputError(std::string(key) + " follows from the order; leave it out");
   }
   if (const auto cut = given.find("partition"); cut != given.end() && !setup.layers.empty())
     throw InputError(
-        "partition says how layers are cut, and so do the numbers of layers; leave "
-        "one out");
+        "partition says how layers are cut, and so do the numbers of layers; leave one out");
   std::string text = "schedule=" + std::string(traits_of(order).name) +
                      ",pp=" + std::to_string(order.rank_count()) +
                      ",micro_batches=" + std::to_string(order.micro_batches);
@@ -117,14 +117,7 @@ std::vector<StagePlan> stages_for(const Order& order, const Job& job, const Orde
                      " stages, and the model has " + std::to_string(all) + " layers");
   if (!setup.layers.empty())
     return plan_stages(given_partition(setup.layers, order.stages(), all), order.placement);
-  const LayerCosts layers = costs.layer_costs(configuration.parallel);
-  const CutShape shape = cut_shape(layers, order.placement);
-  if (configuration.even_layers)
-    return plan_stages(*even_partition(layers.of_kind.front(), order.stages()), order.placement);
-  Partition balanced = *balanced_partition(layers.of_kind, shape.kind_of_stage);
-  if (configuration.rank_evened && !shape.rank_of_stage.empty())
-    balanced = rank_evened(std::move(balanced), layers, shape);
-  return plan_stages(balanced, order.placement);
+  return stages_of(configuration, costs, order.placement);
 }
 
 /// The job with what the configuration says in place of what it leaves open, so that its costs know
@@ -173,7 +166,7 @@ std::variant<PlanOfOrder, StuckOrder> plan_of_order(const Job& job, const Profil
                                                     const OrderSetup& setup) {
   require_plannable(order);
   const NamedConfiguration named = named_by(order, job, setup);
-  const bool says_recompute = setup.configuration.find("recompute=") != std::string::npos;
+  const bool says_recompute = requested_by(setup).count("recompute") != 0;
   const Job one = of_one_configuration(job, named.configuration.parallel, says_recompute);
   const auto costs = costs_of_job(one, profile, cores);
   require_possible(named, *costs);

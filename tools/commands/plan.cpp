@@ -30,9 +30,9 @@ Order read_whole_order(const std::string& path) {
   const std::string file = path == "-" ? "standard input" : path;
   const std::string text = read_text(path);
   Order order = read_order(text, file);
-  std::vector<std::string> problems = problems_of(order, order.fragment);
+  const std::vector<std::string> problems =
+      explained_by_row(problems_of(order, order.fragment), order, text, file);
   if (problems.empty()) return order;
-  if (!order.fragment) problems = explained_by_row(std::move(problems), order, text, file);
   throw InputError(file + ": " + problems.front() +
                    (problems.size() > 1 ? "; pipewright check " + path + " says the rest" : ""));
 }

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(256) element_kernel(std::size_t n, F f) {
 
 // --- Rows ---
 
-/// What the lanes of a row do alike, `kCount` of them: the Lanes of exec/devices/cuda/rows.hpp, whose
+/// What the lanes of a row do alike, `kCount` of them: Lanes of exec/devices/cuda/rows.hpp, whose
 /// reduce() and sync() are Self's.
 template <class Self, int kCount>
 struct RowLanes {

@@ -5,16 +5,17 @@
 #include "core/base/error.hpp"
 
 namespace pipewright::spmd::test {
-namespace {
-
-using pipewright::test::Draw;
-using Integers = std::vector<std::int64_t>;
 
 ProcessMesh mesh_at(std::vector<int> shape, int first) {
   ProcessMesh mesh = ProcessMesh::of_shape(std::move(shape));
   for (int& rank : mesh.ranks) rank += first;
   return mesh;
 }
+
+namespace {
+
+using pipewright::test::Draw;
+using Integers = std::vector<std::int64_t>;
 
 std::vector<NamedMesh> random_meshes(Draw& draw) {
   switch (draw.below(7)) {

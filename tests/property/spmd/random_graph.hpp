@@ -12,6 +12,9 @@ struct RandomGraph {
   std::vector<std::function<std::vector<Array>(const Computation&)>> compute;  // by operator
 };
 
+/// The ranks of a mesh of this shape, from `first` on.
+ProcessMesh mesh_at(std::vector<int> shape, int first);
+
 RandomGraph random_graph(pipewright::test::Draw& draw);
 
 }  // namespace pipewright::spmd::test

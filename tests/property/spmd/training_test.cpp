@@ -29,12 +29,6 @@ GraphTraining trained(const OperatorGraph& completed, const GraphTrainingOptions
       completed, training_steps(completed, loss_of(completed, std::nullopt)), options);
 }
 
-ProcessMesh mesh_at(std::vector<int> shape, int first) {
-  ProcessMesh mesh = ProcessMesh::of_shape(std::move(shape));
-  for (int& rank : mesh.ranks) rank += first;
-  return mesh;
-}
-
 std::vector<NamedMesh> random_meshes(Draw& draw) {
   switch (draw.below(6)) {
     case 0:

@@ -60,6 +60,10 @@ TEST(PlanCommand, SaysWhatItNeeds) {
   EXPECT_THAT(says("--model gpt-tinny --cluster local-cpu" + order), HasSubstr("gpt-tiny"));
   EXPECT_THAT(says("--model gpt-tiny --cluster local-cpu --layers 1,x" + order),
               HasSubstr("--layers"));
+  folder.write("short.json",
+               R"({"schema": "pipewright.order/1", "ranks": [["0F0"], ["1F0", "1B0"]]})");
+  EXPECT_THAT(says("--model gpt-tiny --cluster local-cpu --order short.json"),
+              HasSubstr("the backward of stage 0 for micro-batch 0 is missing: 0B0"));
 }
 
 TEST(PlanCommand, OfAnOrderThatHangsSaysWhyAndWritesNothing) {
