@@ -92,7 +92,7 @@ endfunction()
 
 # Whether a test is built: under a sanitizer not one that takes long, under ThreadSanitizer only what starts threads, and
 # of the others those of the sample.
-set(PIPEWRIGHT_TEST_SAMPLE "" CACHE STRING "Part of the tests that sanitizers see, such as 0/3; all where it is empty")
+set(PIPEWRIGHT_TEST_SAMPLE "" CACHE STRING "SEED/PARTS: the part of the tests that sanitizers see; all where it is empty")
 function(pipewright_is_built variable name labels)
   set(result TRUE)
   if(PIPEWRIGHT_SANITIZE AND "slow" IN_LIST labels)
@@ -102,22 +102,28 @@ function(pipewright_is_built variable name labels)
   elseif(PIPEWRIGHT_SANITIZE AND PIPEWRIGHT_TEST_SAMPLE MATCHES "^([0-9]+)/([0-9]+)$")
     string(MD5 hash "${name}")
     string(SUBSTRING "${hash}" 0 6 hash)
-    math(EXPR part "0x${hash} % ${CMAKE_MATCH_2}")
-    if(NOT part EQUAL CMAKE_MATCH_1)
+    math(EXPR other_part "(0x${hash} - ${CMAKE_MATCH_1}) % ${CMAKE_MATCH_2}")
+    if(NOT other_part EQUAL 0)
       set(result FALSE)
     endif()
   endif()
   set(${variable} ${result} PARENT_SCOPE)
 endfunction()
 
-# One CTest test for a whole executable. Its report of single cases is what scripts/count-tests adds up.
+# One CTest test for a whole executable. Its report of single cases is what scripts/count-tests adds up. Of a family that
+# takes long (part_of_N) a sample has one in N of the cases.
 function(pipewright_whole_test name target labels threads_only timeout)
   add_test(NAME ${name} COMMAND "${CMAKE_CURRENT_BINARY_DIR}/${target}" --gtest_brief=1
                                 --gtest_output=xml:${PROJECT_BINARY_DIR}/reports/${target}.xml)
   math(EXPR timeout "${timeout} * 10")
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
   if(threads_only AND PIPEWRIGHT_SANITIZE MATCHES "thread")
-    set_tests_properties(${name} PROPERTIES ENVIRONMENT "GTEST_FILTER=${threads_only}")
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=${threads_only}")
+  endif()
+  if(PIPEWRIGHT_TEST_SAMPLE AND labels MATCHES "part_of_([0-9]+)")
+    set(shards ${CMAKE_MATCH_1})
+    math(EXPR shard "${PIPEWRIGHT_TEST_SAMPLE} % ${shards}")  # SEED divided by PARTS: what chose this test is not in it
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards}" "GTEST_SHARD_INDEX=${shard}")
   endif()
 endfunction()
 

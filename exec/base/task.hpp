@@ -30,8 +30,8 @@ struct PromiseBase {
     bool await_ready() const noexcept { return false; }
     template <class Promise>
     std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) const noexcept {
-      const std::coroutine_handle<> caller = ended.promise().caller;
-      return caller ? caller : std::noop_coroutine();
+      const std::coroutine_handle<> next = ended.promise().caller;
+      return next ? next : std::noop_coroutine();
     }
     void await_resume() const noexcept {}
   };

@@ -506,8 +506,7 @@ class Comparison:
 
 def main():
     command, examples = sys.argv[1], sys.argv[2]
-    count = int(sys.argv[3]) if len(sys.argv) > 3 else 150
-    first = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    count = int(os.environ.get("PIPEWRIGHT_COMPLETION_GRAPHS", 50))
     # Static programs, and the rule that divides the classes of a loss.
     os.environ.update(FLAGS_enable_pir_api="0", PARALLEL_CROSS_ENTROPY="true")
     os.environ.setdefault("GLOG_minloglevel", "3")
@@ -520,7 +519,7 @@ def main():
     for name in EXAMPLES:
         with open(os.path.join(examples, name + ".json")) as file:
             comparison.compare(name, json.load(file))
-    for seed in range(first, first + count):
+    for seed in range(count):
         comparison.compare(f"r{seed}", drawn_graph(seed))
     for kind, times in sorted(comparison.graphs.items()):
         print(f"{times:5} graphs: {kind}")

@@ -6,8 +6,6 @@
 namespace pipewright::reference {
 namespace {
 
-__extension__ using Wide = __int128;
-
 struct Fraction {
   Wide numerator = 0, denominator = 1;
 

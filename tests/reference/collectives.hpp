@@ -10,6 +10,8 @@
 
 namespace pipewright::reference {
 
+__extension__ using Wide = __int128;  // nanoseconds times bytes
+
 /// `kind`: "ALL_REDUCE" and so on. Nanoseconds, rounded up.
 std::int64_t collective_price(const CollectiveTerms& terms, const std::string& kind,
                               const std::vector<int>& devices, std::int64_t bytes);

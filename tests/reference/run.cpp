@@ -325,7 +325,6 @@ std::int64_t Run::transfer_time(int send) const {
   const auto found = costs_.latency_of.find(name(program_.instructions[send].cell[0]));
   const std::int64_t latency = found == costs_.latency_of.end() ? costs_.latency : found->second;
   if (!costs_.bytes_per_second) return latency;
-  __extension__ using Wide = __int128;
   const Wide nanoseconds = static_cast<Wide>(bytes_of(send)) * 1'000'000'000;
   const Wide rate = *costs_.bytes_per_second;
   return latency + static_cast<std::int64_t>((nanoseconds + rate - 1) / rate);
@@ -358,7 +357,6 @@ std::int64_t cost_of(const Costs& costs, const std::string& kind, int stage) {
 std::int64_t Run::ring_time(std::int64_t steps, std::int64_t bytes, std::int64_t parts) const {
   const std::int64_t latency = steps * costs_.latency;
   if (!costs_.bytes_per_second) return latency;
-  __extension__ using Wide = __int128;
   const Wide work = static_cast<Wide>(bytes) * 1'000'000'000;
   const Wide rate = static_cast<Wide>(parts) * *costs_.bytes_per_second;
   return latency + static_cast<std::int64_t>((work + rate - 1) / rate);
