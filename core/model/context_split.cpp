@@ -1,5 +1,6 @@
 #include "core/model/context_split.hpp"
 
+#include <numeric>
 #include <vector>
 
 #include "core/model/find_layer.hpp"
@@ -63,10 +64,14 @@ std::string context_fault(const Model& model, const StageDivision& ranks) {
   if (ranks.context == 1) return "";
   const std::string fault = context_fault(model, ranks.context);
   if (!fault.empty()) return fault;
-  if (ranks.rows && ranks.tensor > 1)
-    return "cp " + std::to_string(ranks.context) +
-           " beside sequence parallelism is not there yet: take one of the two alone";
-  return "";
+  const int own = own_sequence(model.sequence, ranks.context);
+  if (!ranks.rows || own % ranks.tensor == 0) return "";
+  const int both = std::lcm(2 * ranks.context, ranks.context * ranks.tensor);
+  const int below = model.sequence / both * both, above = below + both;
+  return "cp " + std::to_string(ranks.context) + " gives each rank " + std::to_string(own) +
+         " tokens of a sample, which sequence parallelism with tp " + std::to_string(ranks.tensor) +
+         " does not divide; the nearest lengths of a sample that both divide are " +
+         (below > 0 ? std::to_string(below) + " and " : "") + std::to_string(above);
 }
 
 }  // namespace pipewright

@@ -101,6 +101,10 @@ class AttentionLayer final : public LeafLayer {
     co_return dx;
   }
 
+  Task<void> gather_kept_rows(Saved& saved) override {
+    co_await qkv_.gather_kept_rows(shape_.rows(), saved.buffers[kX], saved.buffers[kDqkv]);
+    co_await output_.gather_kept_rows(shape_.rows(), saved.buffers[kContext], saved.buffers[kDy]);
+  }
   void add_rows(Saved& saved, const Range& rows) override {
     qkv_.add_own_rows(rows, saved.buffers[kX].floats(), saved.buffers[kDqkv].floats());
     output_.add_own_rows(rows, saved.buffers[kContext].floats(), saved.buffers[kDy].floats());

@@ -22,6 +22,10 @@ class LayerChain : public TrainableLayer {
     for (std::size_t i = layers_.size(); i-- > 0;)
       co_await layers_[i]->backward_weight(saved.inner[i]);
   }
+  Task<void> gather_kept_rows(Saved& saved) override {
+    for (std::size_t i = layers_.size(); i-- > 0;)
+      co_await layers_[i]->gather_kept_rows(saved.inner[i]);
+  }
   void add_own_rows(Saved& saved, const Range& rows) override {
     for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->add_own_rows(saved.inner[i], rows);
   }

@@ -28,6 +28,11 @@ Task<DividedRows::AllRows> DividedRows::gather(std::string what, const float* ow
   co_return all;
 }
 
+Task<void> DividedRows::complete(std::string what, Buffer& kept, int rows, int width) const {
+  AllRows all = co_await gather(std::move(what), kept.floats(), rows, width);
+  if (all.held) kept = std::move(all.held);
+}
+
 Task<void> DividedRows::sum(SumOfMembers sum, float* own) const {
   Buffer all;
   if (divides_) all = ops_.take(sum.size());

@@ -33,6 +33,8 @@ class DividedRows {
 
   /// own[own rows][width] to all rows. Pauses where rows are divided. `what`: as a sum has it.
   Task<AllRows> gather(std::string what, const float* own, int rows, int width) const;
+  /// The same of what a layer keeps: all rows take the place of this rank's own.
+  Task<void> complete(std::string what, Buffer& kept, int rows, int width) const;
   /// The sum over the ranks, or this rank's rows of it. Pauses. Of the sum without `values`.
   Task<void> sum(SumOfMembers sum, float* own) const;
   /// own[own rows][width] = this rank's rows of all.

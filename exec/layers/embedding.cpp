@@ -49,6 +49,9 @@ class EmbeddingLayer final : public LeafLayer {
     co_return Buffer();
   }
 
+  Task<void> gather_kept_rows(Saved& saved) override {
+    return rows_.complete(name(), saved.buffers[kDy], shape_.rows, shape_.width);
+  }
   void add_rows(Saved& saved, const Range& rows) override {
     EmbeddingShape shape = shape_;
     shape.rows = static_cast<int>(rows.count);

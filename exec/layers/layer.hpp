@@ -125,6 +125,9 @@ class TrainableLayer {
   virtual Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) = 0;
   /// W: adds this micro-batch's part to the gradients and empties `saved`. Pauses as F does.
   virtual Task<void> backward_weight(Saved& saved) = 0;
+  /// Before add_own_rows(), where others along tp have rows of what it keeps for W, too: they come
+  /// together in `saved`. Pauses as F does.
+  virtual Task<void> gather_kept_rows(Saved&) { co_return; }
   /// Before W, which leaves these out: adds what these of its rows give to Parameter::of_own_rows.
   virtual void add_own_rows(Saved&, const Range&) {}
   /// Appends its parameters in a fixed order; the pointers live as long as the layer.

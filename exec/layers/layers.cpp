@@ -84,6 +84,10 @@ class ResidualLayer final : public TrainableLayer {
     co_await inner_.backward_weight(saved.inner[0]);
     co_await shortcut_.backward_weight(saved.inner[1]);
   }
+  Task<void> gather_kept_rows(Saved& saved) override {
+    co_await inner_.gather_kept_rows(saved.inner[0]);
+    co_await shortcut_.gather_kept_rows(saved.inner[1]);
+  }
   void add_own_rows(Saved& saved, const Range& rows) override {
     inner_.add_own_rows(saved.inner[0], rows);
     shortcut_.add_own_rows(saved.inner[1], rows);

@@ -1,7 +1,11 @@
 #include "exec/layers/leaf.hpp"
 
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "core/order/call.hpp"
+#include "exec/layers/divided_rows.hpp"
 #include "exec/layers/leaf_layer.hpp"
 #include "exec/layers/projection.hpp"
 #include "exec/layers/tensor_ops.hpp"
@@ -35,6 +39,9 @@ class LinearLayer final : public LeafLayer {
     co_return dx;
   }
 
+  Task<void> gather_kept_rows(Saved& saved) override {
+    return projection_.gather_kept_rows(all_rows_, saved.buffers[kX], saved.buffers[kDy]);
+  }
   void add_rows(Saved& saved, const Range& rows) override {
     projection_.add_own_rows(rows, saved.buffers[kX].floats(), saved.buffers[kDy].floats());
   }
@@ -95,6 +102,24 @@ bool mark_own_rows(const LayerSite& site, std::vector<Parameter>& weights) {
   return sees_own_rows;
 }
 
+/// All rows of what a norm keeps, of which it has this rank's own.
+class KeptRows {
+ public:
+  explicit KeptRows(const LayerSite& site)
+      : rows_(site), all_rows_(site.extent.rows()), name_(as_call_name(site.path) + "-kept-") {}
+
+  /// `widths`: numbers a row of each buffer.
+  Task<void> complete(Saved& saved, std::vector<int> widths) const {
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      co_await rows_.complete(name_ + std::to_string(i), saved.buffers[i], all_rows_, widths[i]);
+  }
+
+ private:
+  const DividedRows rows_;
+  const int all_rows_;
+  const std::string name_;  // of calls
+};
+
 /// Where a row begins.
 std::size_t row_at(const Range& rows, int width) { return words_of(rows.begin, width); }
 
@@ -103,8 +128,12 @@ class LayerNormLayer final : public KeepingLayer {
   LayerNormLayer(const Layer& layer, const LayerSite& site)
       : KeepingLayer(layer, site, site.width, site.width, 2),
         shape_{extent_.rows(), site.width},
+        kept_(site),
         sees_own_rows_(mark_own_rows(site, weights_)) {}
 
+  Task<void> gather_kept_rows(Saved& saved) override {
+    return kept_.complete(saved, {shape_.width, shape_.width, 1, 1});
+  }
   void add_own_rows(Saved& saved, const Range& rows) override {
     if (sees_own_rows_) add(saved, rows, scale().of_own_rows, shift().of_own_rows);
   }
@@ -138,6 +167,7 @@ class LayerNormLayer final : public KeepingLayer {
   }
 
   NormShape shape_;
+  const KeptRows kept_;
   const bool sees_own_rows_;
 };
 
@@ -146,8 +176,12 @@ class RmsNormLayer final : public KeepingLayer {
   RmsNormLayer(const Layer& layer, const LayerSite& site)
       : KeepingLayer(layer, site, site.width, site.width, 1),
         shape_{extent_.rows(), site.width},
+        kept_(site),
         sees_own_rows_(mark_own_rows(site, weights_)) {}
 
+  Task<void> gather_kept_rows(Saved& saved) override {
+    return kept_.complete(saved, {shape_.width, shape_.width, 1});
+  }
   void add_own_rows(Saved& saved, const Range& rows) override {
     if (sees_own_rows_) add(saved, rows, scale().of_own_rows);
   }
@@ -178,6 +212,7 @@ class RmsNormLayer final : public KeepingLayer {
   }
 
   NormShape shape_;
+  const KeptRows kept_;
   const bool sees_own_rows_;
 };
 

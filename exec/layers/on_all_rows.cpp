@@ -48,6 +48,7 @@ class OnAllRows final : public TrainableLayer {
   }
 
   Task<void> backward_weight(Saved& saved) override { return inner_->backward_weight(saved); }
+  void add_own_rows(Saved& saved, const Range& rows) override { inner_->add_own_rows(saved, rows); }
   void collect(std::vector<Parameter*>& parameters) override { inner_->collect(parameters); }
   void update_statistics() override { inner_->update_statistics(); }
   void set_evaluating(bool evaluating) override { inner_->set_evaluating(evaluating); }

@@ -74,6 +74,11 @@ Task<void> Projection::backward_weight(int rows, const float* x, const float* dy
   if (bias_ != nullptr) ops_.bias_backward_weight(rows, out_, all_dy.at, bias_->gradients());
 }
 
+Task<void> Projection::gather_kept_rows(int rows, Buffer& x, Buffer& dy) const {
+  if (split_ == Split::Columns) co_await rows_.complete(name_of(split_), x, rows, in_);
+  if (split_ == Split::Rows) co_await rows_.complete(name_of(split_), dy, rows, out_);
+}
+
 void Projection::add_own_rows(const Range& rows, const float* x, const float* dy) {
   const int count = static_cast<int>(rows.count);
   x += words_of(rows.begin, in_);
@@ -85,10 +90,12 @@ void Projection::add_own_rows(const Range& rows, const float* x, const float* dy
 /// All rows of an array of which a projection that is split so has this rank's alone.
 Task<DividedRows::AllRows> Projection::all_of(Split split, const float* own, int rows,
                                               int width) const {
-  if (split_ == split)
-    co_return co_await rows_.gather(rows_.call_name(path_, split == Split::Columns ? kIn : kOut),
-                                    own, rows, width);
+  if (split_ == split) co_return co_await rows_.gather(name_of(split), own, rows, width);
   co_return DividedRows::AllRows{own, {}};
+}
+
+std::string Projection::name_of(Split split) const {
+  return rows_.call_name(path_, split == Split::Columns ? kIn : kOut);
 }
 
 }  // namespace pipewright::exec

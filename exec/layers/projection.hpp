@@ -41,14 +41,16 @@ class Projection {
   Task<void> backward_input(int rows, const float* dy, float* dx) const;
   /// Pauses for the rows of others, which are not kept until now.
   Task<void> backward_weight(int rows, const float* x, const float* dy);
+  /// The same, kept in the place of this rank's own rows of x or dy.
+  Task<void> gather_kept_rows(int rows, Buffer& x, Buffer& dy) const;
   /// What these rows of x and dy give is added to Parameter::of_own_rows.
   void add_own_rows(const Range& rows, const float* x, const float* dy);
 
  private:
   int own(int rows) const { return static_cast<int>(rows_.own(rows).count); }
   Task<DividedRows::AllRows> all_of(Split split, const float* own, int rows, int width) const;
-  /// Of what is brought together in front of it, and behind it.
-
+  /// Of what is brought together in front of it (split by columns), and behind it.
+  std::string name_of(Split split) const;
   TensorOps& ops_;
   DividedRows rows_;
   int in_ = 0, out_ = 0;

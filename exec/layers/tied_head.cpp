@@ -69,6 +69,9 @@ class TiedLinear final : public LeafLayer {
     co_return dx;
   }
 
+  Task<void> gather_kept_rows(Saved& saved) override {
+    return rows_.complete(name(), saved.buffers[kX], transposed_.rows, transposed_.out);
+  }
   void add_rows(Saved& saved, const Range& rows) override {
     LinearShape shape = transposed_;
     shape.rows = static_cast<int>(rows.count);

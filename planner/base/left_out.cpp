@@ -37,7 +37,7 @@ constexpr std::array kSentences{
         "tp does not divide the heads or columns of the model's layers"},
     Row{LeftOut::IndivisibleRows, "sequence parallel, and tp does not divide the sequence"},
     Row{LeftOut::IndivisibleSequences, "cp does not divide the model's sequences"},
-    Row{LeftOut::ContextBesideOthers, "cp beside sequence parallelism"},
+    Row{LeftOut::ContextBesideOthers, "rows that cp beside sequence parallelism does not divide"},
     Row{LeftOut::ExpertsAcrossGroups, "sharding_degree is no multiple of ep"},
     Row{LeftOut::SameRankOrder, "the other rank order costs the same"},
     Row{LeftOut::WorseRankOrder, "the other rank order gains nothing"},

@@ -164,7 +164,7 @@ StageDivision division_of(const Plan& plan) {
   return {divides ? ranks.tensor : 1,
           expert_fault(plan.model, ranks.experts).empty() ? ranks.experts : 1,
           divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty(),
-          context_fault(plan.model, ranks.context).empty() ? ranks.context : 1};
+          context_fault(plan.model, ranks).empty() ? ranks.context : 1};
 }
 
 /// Without a backward the layers are whole (planner/plans/run_of_plan.hpp).

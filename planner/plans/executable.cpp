@@ -34,7 +34,8 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   if (missing.empty() && !context_fault(job.model, parallel.context).empty())
     missing.push_back("sequences of this model for " + cp);
   if (missing.empty() && !context_fault(job.model, parallel.division()).empty())
-    missing.push_back(cp + " beside sequence parallelism");
+    missing.push_back("rows of this model for " + cp + " beside sequence parallelism with tp " +
+                      std::to_string(parallel.tensor));
   if (missing.empty() && !expert_fault(job.model, parallel.experts).empty())
     missing.push_back("layers of this model for ep " + std::to_string(parallel.experts));
   return missing;

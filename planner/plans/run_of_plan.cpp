@@ -50,11 +50,6 @@ bool has_exchanges(const Plan& plan) {
 bool is_exchange(const Call& call) {
   return call.group == kExpertAxis || call.group == kContextAxis;
 }
-/// Which exact numerics have besides.
-bool is_of_exact_numerics(const ActionParts& action, const Call& call) {
-  return action.kind != ActionKind::F && call.group == kContextAxis &&
-         call.kind == ActionKind::AllReduce;
-}
 
 /// What a call takes in which such ranks take part.
 Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
@@ -63,13 +58,15 @@ Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
                           ? plan.costs.every_route
                           : way_between(plan.cluster, 0, plan.cluster.devices() - 1);
   set_collectives(table, plan.cluster, {0});
-  return table.collective_time(
-      {.kind = call.kind,
-       .stage = {},
-       .members = {{RankId(0), kNoInstruction}},
-       .call_bytes = bytes_of(call),
-       .devices = call.group == kContextAxis ? plan.mesh.size("cp") : plan.expert_parallel},
-      1);
+  const int members = call.group == kContextAxis  ? plan.mesh.size("cp")
+                      : call.group == kTensorAxis ? plan.division().tensor
+                                                  : plan.expert_parallel;
+  return table.collective_time({.kind = call.kind,
+                                .stage = {},
+                                .members = {{RankId(0), kNoInstruction}},
+                                .call_bytes = bytes_of(call),
+                                .devices = members},
+                               1);
 }
 
 /// What a plan says of its own calls, beside computations that take so long.
@@ -94,6 +91,11 @@ class PlannedCalls {
     }
     return {};
   }
+  bool has(const Call& call) const {
+    return std::ranges::any_of(parts_, [&](const Part& part) {
+      return !part.is_computation() && difference(part.call, call).empty();
+    });
+  }
   Nanoseconds all() const {
     Nanoseconds sum;
     for (const Part& part : parts_) sum += part.is_computation() ? Nanoseconds() : time_of(part);
@@ -109,6 +111,16 @@ class PlannedCalls {
   double ns_of_weight_ = 0;
 };
 
+/// A call of W that exact numerics have besides: the sums of a micro-batch's gradients along cp,
+/// and where ranks along tp have rows of their own, what these gather for them.
+bool is_of_exact_numerics(const Plan& plan, const PlannedCalls& planned, const ActionParts& action,
+                          const Call& call) {
+  if (action.kind == ActionKind::F || action.kind == ActionKind::I) return false;
+  if (call.group == kContextAxis) return call.kind == ActionKind::AllReduce;
+  const StageDivision ranks = plan.division();
+  return ranks.rows && ranks.context > 1 && call.group == kTensorAxis && !planned.has(call);
+}
+
 /// The exchanges of a plan that has them inside the costs of its stages are taken out of `stages`,
 /// and an action with its parts takes what it took, and what exact numerics add to it.
 void weigh_exchanges(const Plan& plan, std::vector<ActionParts>& parts,
@@ -117,10 +129,14 @@ void weigh_exchanges(const Plan& plan, std::vector<ActionParts>& parts,
     Nanoseconds& time = stages[static_cast<std::size_t>(action.stage.value)].*time_of(action.kind);
     const PlannedCalls planned(plan, action, time);
     Nanoseconds all = time + planned.all();
+    const auto is_besides = [&](const Call& call) {
+      return is_of_exact_numerics(plan, planned, action, call);
+    };
     for (const Part& part : action.parts)
-      if (is_of_exact_numerics(action, part.call)) all += time_of_exchange(plan, part.call);
+      if (!part.is_computation() && is_besides(part.call)) all += time_of_exchange(plan, part.call);
     time = weigh(action, all, [&](const Call& call) {
-      return is_exchange(call) ? time_of_exchange(plan, call) : planned.time_of(call);
+      return is_exchange(call) || is_besides(call) ? time_of_exchange(plan, call)
+                                                   : planned.time_of(call);
     });
   }
 }

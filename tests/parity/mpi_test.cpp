@@ -246,6 +246,7 @@ TEST(Mpi, RanksThatDivideSequencesGiveTheSerialBits) {
   for (const Layout& layout :
        {Layout{.tensor = 1, .context = processes()},
         Layout{.tensor = processes() / 2, .context = 2},
+        Layout{.tensor = processes() / 2, .rows = processes() > 2, .context = 2},
         Layout{
             .tensor = 1, .replicas = processes() / 2, .sharded = true, .zero = 3, .context = 2}}) {
     for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast}) {

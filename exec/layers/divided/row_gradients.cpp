@@ -14,18 +14,19 @@ std::size_t size_of(const Parameter& parameter) {
 RowGradients::RowGradients(std::span<const std::unique_ptr<TrainableLayer>> layers,
                            RankGroups& groups, TensorOps& ops, Extent own)
     : ops_(ops) {
-  if (groups.divides_rows()) {
-    what_ = "norms";
-    adds_at_once_ = true;
-    group_ = groups.tensor();
-    own_rows_ = {0, own.rows() / group_->size()};
-    for (int member = 0; member < group_->size(); ++member) turns_.push_back({member, own_rows_});
-  } else if (groups.adds_rows_in_turns()) {
+  if (groups.adds_rows_in_turns()) {
     what_ = "gradients";
     group_ = groups.context();
     own_rows_ = {0, own.rows()};
     adds_ = group_->index() == 0;
     turns_ = turns_of_rows(own.samples, own.sequence, group_->size());
+    gathers_first_ = groups.divides_rows();
+  } else if (groups.divides_rows()) {
+    what_ = "norms";
+    adds_at_once_ = true;
+    group_ = groups.tensor();
+    own_rows_ = {0, own.rows() / group_->size()};
+    for (int member = 0; member < group_->size(); ++member) turns_.push_back({member, own_rows_});
   } else {
     return;
   }
@@ -51,6 +52,8 @@ void RowGradients::add_rows(const Range& rows, float* sums, std::span<Saved> sav
 
 Task<Buffer> RowGradients::bring_together(std::span<Saved> saved) {
   if (words_ == 0) co_return Buffer();
+  for (std::size_t i = layers_.size(); gathers_first_ && i-- > 0;)
+    co_await layers_[i]->gather_kept_rows(saved[i]);
   Buffer held = ops_.take(words_);
   SumOfMembers sum{.what = what_,
                    .values = held.floats(),

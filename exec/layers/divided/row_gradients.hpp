@@ -3,7 +3,9 @@
 // these are norms' weights, whole on every rank. Under context parallelism they are all weights,
 // and in exact numerics alone, where a micro-batch's gradient is rounded by itself; elsewhere each
 // rank's part goes into the sum of replicas' gradients. In exact numerics ranks go on with the
-// array in turns, so that rows are added in their order. One thread at a time.
+// array in turns, so that rows are added in their order; where ranks divide rows along tp beside
+// cp, each of them gathers first what its layers have kept, for the rows of a sequence change ranks
+// along both axes there. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +26,8 @@ class RowGradients {
   RowGradients(std::span<const std::unique_ptr<TrainableLayer>> layers, RankGroups& groups,
                TensorOps& ops, Extent own);
 
-  /// Before W, with what each layer has kept: what all ranks' rows give, for add(). The first thing
-  /// that a W pauses for. Empty where there are no such weights; norms' are added at once.
+  /// Before W, with what each layer has kept: what all ranks' rows give, for add(). The first
+  /// things that a W pauses for. Empty where there are no such weights; norms' are added at once.
   Task<Buffer> bring_together(std::span<Saved> saved);
   /// Adds to the gradients of layer number `layer` what came together. Of ranks that are replicas
   /// the first does it for all.
@@ -45,7 +47,7 @@ class RowGradients {
   std::string what_;
   Range own_rows_;
   AxisGroup* group_ = nullptr;
-  bool adds_ = true, adds_at_once_ = false;
+  bool adds_ = true, adds_at_once_ = false, gathers_first_ = false;
   std::vector<ChainTurn> turns_;
   TensorOps& ops_;
 };

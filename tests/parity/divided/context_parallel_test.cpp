@@ -36,6 +36,12 @@ TEST_P(ContextParallel, HasTheSerialRunsBits) {
   }
 }
 
+/// Each of two ranks has half a sequence, and its two along tp have half of these rows each.
+TEST_P(ContextParallel, BesideSequenceParallelismHasTheSerialRunsBits) {
+  expect_serial_bits_under(*GetParam(), llama(),
+                           [](int) { return Layout{.rows = true, .context = 2}; });
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, ContextParallel, testing::ValuesIn(synchronous_schedules()),
                          [](const auto& one) { return name_of(*one.param); });
 
@@ -54,6 +60,32 @@ TEST(ContextParallelLayouts, FourRanksAndTensorParallelOnesHaveTheSerialRunsBits
   expect_serial_bits(order, with_eight_tokens({{"vocabulary", 258}}), {.tensor = 4, .context = 2});
 }
 
+Model mixtral() {
+  return with_eight_tokens({{"style", "llama"},
+                            {"kv_heads", 4},
+                            {"experts", 4},
+                            {"top_k", 2},
+                            {"shared_ffn", 8},
+                            {"balance_loss", 0.05},
+                            {"capacity_factor", 0.8}});
+}
+
+TEST(ContextParallelLayouts, BesideSequenceParallelismHaveTheSerialRunsBits) {
+  const Order one = planner::make_order("1f1b", {1, 4, 1, {}});
+  const Order two = planner::make_order("zb-h1", {2, 4, 1, {}});
+  for (const Model& model :
+       {gpt(), llama(), tied(), mixtral(), divisible_deepseek({{"sequence", 8}})}) {
+    expect_serial_bits(two, model, {.rows = true, .context = 2});
+    expect_serial_bits(one, model, {.tensor = 4, .rows = true, .context = 2});
+    expect_serial_bits(one, model, {.tensor = 2, .rows = true, .context = 4});
+    expect_serial_bits_beside_zero(one, model, {.rows = true, .context = 2});
+  }
+  for (const bool is_tied : {false, true})  // a whole table and head
+    expect_serial_bits(one, with_eight_tokens({{"vocabulary", 258}, {"tied_head", is_tied}}),
+                       {.tensor = 4, .rows = true, .context = 2});
+  expect_serial_bits(one, mixtral(), {.experts = 2, .rows = true, .context = 2});
+}
+
 TEST(ContextParallelLayouts, ATiedHeadBesideItsEmbeddingIsRoundedByItself) {
   expect_serial_bits(planner::make_order("1f1b", {1, 4, 1, {}}), tied(),
                      {.tensor = 1, .context = 2});
@@ -67,6 +99,10 @@ TEST(ContextParallelLayouts, RecomputedLayersAskForTheirKeysAgain) {
                        {.tensor = 1,
                         .recompute = std::vector<LayerRecompute>(model.layers.size(), what),
                         .context = 2});
+    expect_serial_bits(order, model,
+                       {.recompute = std::vector<LayerRecompute>(model.layers.size(), what),
+                        .rows = true,
+                        .context = 2});
   }
 }
 
@@ -77,6 +113,8 @@ TEST(ContextParallelLayouts, FastNumericsAreNearTheSerialRun) {
     expect_near_serial_run(gpt(), {.tensor = 1, .context = ranks}, 1e-6, 3e-6);
     expect_near_serial_run(llama(), {.tensor = 1, .context = ranks}, 1e-6, 1e-6);
   }
+  expect_near_serial_run(gpt(), {.rows = true, .context = 2}, 1e-6, 3e-6);
+  expect_near_serial_run(llama(), {.rows = true, .context = 2}, 1e-6, 1e-6);
 }
 
 /// What the stage of a block of Llama's shape and the head tells others, in order.
@@ -100,8 +138,42 @@ TEST(ContextParallelLayouts, KeysAreGatheredAndTheirGradientsScattered) {
   EXPECT_EQ(told(ActionKind::W, Numerics::Exact).size(), 1U);
 }
 
+/// In W, of a block and the head behind it, whose rows two ranks along tp divide, too: in fast
+/// numerics these sum norms' gradients. In exact ones they gather what all layers have kept, then
+/// ranks along cp go on with the sums.
+TEST(ContextParallelLayouts, RowsAreGatheredBeforeGradientsAreSummedInTurns) {
+  const StageDivision ranks{.tensor = 2, .experts = 1, .rows = true, .context = 2};
+  const auto told_by = [&](Numerics numerics) {
+    return calls_in(exec::divided_parts(llama(), 1, 2, 1, {}, ranks, numerics), ActionKind::W);
+  };
+  const std::string block = "1.block_0/", attend = block + "0.attend/",
+                    feed = block + "1.feed_forward/";
+  const auto gather = [](const std::string& what, int width) {
+    return "ALL_GATHER(tp:" + what + ":4x" + std::to_string(width) + ":float32)";
+  };
+  using Calls = std::vector<std::string>;
+  EXPECT_EQ(told_by(Numerics::Fast),
+            (Calls{"ALL_REDUCE(tp:norms:1x64:float32)", gather(feed + "3.down-out", 32),
+                   gather(feed + "1.gate_and_up-in", 32), gather(attend + "1.attention-in", 32),
+                   gather(attend + "1.attention-out", 32)}));
+  Calls exact = told_by(Numerics::Exact);
+  ASSERT_FALSE(exact.empty());
+  EXPECT_EQ(exact.back().substr(0, 24), "ALL_REDUCE(cp:gradients:");
+  exact.pop_back();
+  const auto kept = [&](const std::string& norm) {
+    return Calls{gather(norm + "-kept-0", 32), gather(norm + "-kept-1", 32),
+                 gather(norm + "-kept-2", 1)};
+  };
+  Calls expected{gather(feed + "3.down-out", 32), gather(feed + "1.gate_and_up-in", 32)};
+  for (const std::string& call : kept(feed + "0.norm")) expected.push_back(call);
+  expected.push_back(gather(attend + "1.attention-in", 32));
+  expected.push_back(gather(attend + "1.attention-out", 32));
+  for (const std::string& call : kept(attend + "0.norm")) expected.push_back(call);
+  EXPECT_EQ(exact, expected);
+}
+
 /// A plan that was searched for.
-Plan tuned(int context, int tensor, int replicas, int zero) {
+Plan tuned(int context, int tensor, int replicas, int zero, bool rows = false) {
   Job job;
   job.model = llama();
   job.cluster = cluster_preset("local-cpu", 8);
@@ -110,6 +182,7 @@ Plan tuned(int context, int tensor, int replicas, int zero) {
   job.strategy.mp_degree = {std::to_string(tensor)};
   job.strategy.cp_degree = {std::to_string(context)};
   job.strategy.pp_degree = {"2"};
+  if (rows) job.strategy.use_sequence_parallel = {"true"};
   job.strategy.dp_degree = {std::to_string(replicas)};
   job.strategy.accumulate_steps = {"4"};
   if (zero > 0) {
@@ -123,6 +196,7 @@ Plan tuned(int context, int tensor, int replicas, int zero) {
 
 exec::cpu::CpuResult trained(const Plan& plan, const Program& program, Numerics numerics) {
   PlanTraining on_text(plan, numerics);
+  on_text.training.options.ranks.rows = plan.division().rows;
   on_text.training.verified_steps = 2;
   return exec::cpu::run_on_cpu(program, planner::costs_of_run(plan), on_text.training,
                                {.steps = 2});
@@ -148,6 +222,7 @@ TEST(ContextParallelPlans, RunAsTheyAreAndTakeTheStepThatIsPredicted) {
   expect_runs_as_it_is(tuned(2, 1, 1, 0));
   expect_runs_as_it_is(tuned(4, 1, 1, 0));
   expect_runs_as_it_is(tuned(2, 2, 1, 0));
+  expect_runs_as_it_is(tuned(2, 2, 1, 0, true));
   for (const int zero : {0, 1, 2, 3}) expect_runs_as_it_is(tuned(2, 1, 2, zero));
 }
 
@@ -175,8 +250,9 @@ TEST(ContextParallelLayouts, WhatDoesNotDivideIsRefused) {
   expect_words(refusal(model_preset("resnet-tiny"), two, Numerics::Fast),
                "context parallelism does not divide the rows of layer \"0.stem/0.conv\" (conv2d) "
                "yet; take cp 1");
-  expect_words(refusal(gpt(), {.tensor = 2, .rows = true, .context = 2}, Numerics::Fast),
-               "cp 2 beside sequence parallelism is not there yet");
+  expect_words(refusal(gpt(), {.tensor = 8, .rows = true, .context = 2}, Numerics::Fast),
+               "cp 2 gives each rank 4 tokens of a sample, which sequence parallelism with tp 8 "
+               "does not divide; the nearest lengths of a sample that both divide are 16");
   // Parts of exact numerics, in which each W has one call more.
   expect_words(refusal(gpt(), two, Numerics::Fast), "are not those of the model's layers");
 }

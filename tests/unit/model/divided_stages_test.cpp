@@ -278,6 +278,11 @@ TEST(DividedStages, RanksThatDivideSequencesArePredictedAsTheyAreSimulated) {
                        std::to_string(ranks) + ", dp " + std::to_string(replicas));
           Job job = with_sequences(model, 2, tensor, ranks, replicas);
           expect_one_step_along_cp(job);
+          if (tensor > 1) {
+            Job beside = job;
+            beside.strategy.use_sequence_parallel = {"true"};
+            expect_one_step_along_cp(beside);
+          }
           if (replicas == 1) continue;
           job.strategy.sharding_degree = 2;
           for (const char* zero : {"1", "2", "3"}) {
@@ -417,8 +422,9 @@ TEST(DividedStages, WhatCannotBeDividedIsLeftOutByName) {
   EXPECT_EQ(search(with_sequences("gpt-tiny", 3, 1, 1, 1))
                 .pruned.count(LeftOutReason(LeftOut::IndivisibleSequences)),
             1U);
-  Job beside = with_sequences("gpt-tiny", 2, 2, 1, 1);
+  Job beside = with_sequences("gpt-tiny", 2, 4, 1, 1);
   beside.strategy.use_sequence_parallel = {"true"};
+  beside.model.sequence = 12;  // of which each rank along cp has 6
   EXPECT_EQ(search(beside).pruned.count(LeftOutReason(LeftOut::ContextBesideOthers)), 1U);
   Job groups = with_experts(4, 4);
   groups.strategy.sharding_degree = 2;

@@ -74,11 +74,14 @@ TEST(GpuRefusals, APlanWithContextParallelismIsRefusedInItsOwnWords) {
                    "GPUs; use --device cpu\n");
 }
 
-TEST(GpuRefusals, APlanWithContextBesideSequenceParallelismIsRefusedInItsOwnWords) {
-  expect_plan_refused(job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "cp_degree": 2,
-                                                        "sharding_stage": 0,
-                                                        "use_sequence_parallel": true})"),
-                      "cp 2 beside sequence parallelism\n");
+/// Of 1,028 tokens each rank along cp has 514, which four along tp do not divide.
+TEST(GpuRefusals, APlanWithRowsThatContextLeavesUnevenIsRefusedInItsOwnWords) {
+  expect_plan_refused(job_on_a100s(R"({"schema": "pipewright.architecture/1", "name": "ours",
+                       "hidden": 2048, "layers": 8, "heads": 16, "biases": true,
+                       "vocabulary": 32000, "sequence": 1028})",
+                                   R"({"mp_degree": 4, "cp_degree": 2, "sharding_stage": 0,
+                       "use_sequence_parallel": true})"),
+                      "rows of this model for cp 2 beside sequence parallelism with tp 4\n");
 }
 
 TEST(GpuRefusals, APlanWithZero2IsRefusedInItsOwnWords) {
