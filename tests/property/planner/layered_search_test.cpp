@@ -213,6 +213,41 @@ TEST(LayeredSearch, ExpertsAreDividedBesideLayersAndShards) {
   EXPECT_GT(beside_shards, 50);
 }
 
+/// The same job of a model of sequences, which ranks may divide.
+Asked random_job_with_sequences(std::uint32_t seed) {
+  Asked asked = random_job(seed);
+  asked.job.model = model_preset(seed % 2 == 0 ? "gpt-tiny" : "llama-tiny");
+  asked.job.strategy.cp_degree = {"1", "2"};
+  if (asked.profile) {
+    Draw random(seed);
+    asked.profile = random_profile(asked.job.model, asked.job.cluster, random);
+  }
+  return asked;
+}
+
+TEST(LayeredSearch, SequencesAreDividedBesideLayersRowsAndShards) {
+  int divided = 0, beside_tensor = 0, beside_rows = 0, beside_shards = 0;
+  for (std::uint32_t seed = 0; seed < 30; ++seed) {
+    const Asked asked = random_job_with_sequences(seed);
+    SCOPED_TRACE(seed);
+    const SearchResult all = searched(asked, 100000, true);
+    test::expect_same_rows(searched(asked, 3, false), searched(asked, 3, true));
+    test::expect_bounds_hold(
+        *costs_of_job(asked.job, asked.profile ? &*asked.profile : nullptr, kCores), all);
+    for (const Candidate& row : all.ranked) {
+      if (row.parallel.context == 1) continue;
+      ++divided;
+      beside_tensor += row.parallel.tensor > 1 ? 1 : 0;
+      beside_rows += row.parallel.sequence_parallel ? 1 : 0;
+      beside_shards += row.parallel.zero > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(divided, 300);
+  EXPECT_GT(beside_tensor, 60);
+  EXPECT_GT(beside_rows, 20);
+  EXPECT_GT(beside_shards, 20);
+}
+
 /// What replicas exchange behind one rank's work is known exactly, so its bound is the step.
 TEST(LayeredSearch, TheBoundOfReplicasOfOneRankIsTheirStep) {
   Asked asked;
