@@ -1,9 +1,10 @@
 // Predicted against measured step time and memory of divided layers: the best configurations that
-// `tune` finds for a small Llama and a small Mixtral with tp, ep, dp and pp open on local-cpu, each
-// run as it is on the virtual clock. A row a configuration, then a summary of each model.
-// docs/evidence/benchmarks/divided.md has a result.
+// `tune` finds for a small Llama and a small Mixtral with tp, sp, cp, ep, dp and pp open on
+// local-cpu, each run as it is on the virtual clock. A row a configuration, then a summary of each
+// model. docs/evidence/benchmarks/divided.md has a result.
 //   divided_study [configurations of a job, default 30] [rounds, default 5]
 //                 [measured steps of a configuration and round, default 4]
+//                 [a job: llama, mixtral or zero; default all]
 #include <stdlib.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ struct Effort {
 };
 
 struct Subject {
-  std::string name;
+  std::string name, word;  // of the command line
   Job job;
 };
 
@@ -89,6 +90,8 @@ Job job_of(Model model) {
   job.cluster = cluster_preset("local-cpu", 8);
   job.global_batch = 8;
   job.strategy.mp_degree = {"1", "2", "4"};
+  job.strategy.use_sequence_parallel = {"false", "true"};
+  job.strategy.cp_degree = {"1", "2"};
   job.strategy.dp_degree = {"1", "2"};
   job.strategy.pp_degree = {"1", "2", "4"};
   job.strategy.micro_batch_size = {"1", "2", "4"};
@@ -99,13 +102,15 @@ std::vector<Subject> subjects() {
   Job mixtral = job_of(small_model(8));
   mixtral.strategy.ep_degree = {"1", "2"};
   Job zero = job_of(small_model(0));
+  zero.strategy.use_sequence_parallel = {"false"};
+  zero.strategy.cp_degree = {"1"};
   zero.strategy.dp_degree = {"2", "4"};
   zero.strategy.mp_degree = {"1", "2"};
   zero.strategy.sharding_degree = 2;
   zero.strategy.sharding_stage = {"2", "3"};
-  return {{"Llama", job_of(small_model(0))},
-          {"Mixtral", std::move(mixtral)},
-          {"Llama with ZeRO 2 and 3", std::move(zero)}};
+  return {{"Llama", "llama", job_of(small_model(0))},
+          {"Mixtral", "mixtral", std::move(mixtral)},
+          {"Llama with ZeRO 2 and 3", "zero", std::move(zero)}};
 }
 
 /// With as many ranks at once as a configuration has.
@@ -127,7 +132,7 @@ Profile take_profile(const Job& job, std::vector<int> sizes, std::vector<StageDi
 
 /// What its costs are made of alone.
 Profile take_profile(const Job& job, const planner::Candidate& candidate) {
-  const StageDivision division{candidate.parallel.tensor, candidate.parallel.experts};
+  const StageDivision division = candidate.parallel.division();
   std::vector<StageDivision> divisions;
   if (division != StageDivision{}) divisions.push_back(division);
   return take_profile(job, {candidate.parallel.micro_batch_size}, std::move(divisions));
@@ -156,6 +161,7 @@ void run(const Plan& plan, int steps, Found& found) {
   training.micro_batches = micro_batches;
   training.seed = plan.training.seed;
   training.optimizer = exec::optimizer_spec(plan.training.optimizer, plan.training.learning_rate);
+  training.options.ranks.rows = plan.division().rows;
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
   training.data = data.get();
   training.clock = exec::local::ClockKind::Virtual;
@@ -174,9 +180,10 @@ std::string name_of(const planner::Candidate& what) {
   const auto field = [](const char* name, int value) {
     return std::string(name) + " " + std::to_string(value) + " ";
   };
-  return field("tp", p.tensor) + field("pp", p.pipeline) + field("dp", p.data) +
-         field("ep", p.experts) + field("zero", p.zero) + field("m", p.micro_batches) +
-         field("b", p.micro_batch_size) + what.schedule;
+  return field("tp", p.tensor) + (p.sequence_parallel ? "sp " : "") + field("cp", p.context) +
+         field("pp", p.pipeline) + field("dp", p.data) + field("ep", p.experts) +
+         field("zero", p.zero) + field("m", p.micro_batches) + field("b", p.micro_batch_size) +
+         what.schedule;
 }
 
 void summarise(const Subject& subject, const std::vector<Found>& all) {
@@ -242,6 +249,11 @@ int main(int argc, char** argv) {
               load[0]);
   std::printf("%-52s %9s %9s %7s %7s %9s %7s\n", "configuration", "predicted", "measured", "error",
               "shares", "MiB", "error");
-  for (const Subject& subject : subjects()) study(subject, effort);
+  const std::string only = argc > 4 ? argv[4] : "";
+  for (const Subject& subject : subjects()) {
+    if (!only.empty() && subject.word != only) continue;
+    study(subject, effort);
+    std::fflush(stdout);
+  }
   return 0;
 }
