@@ -40,12 +40,15 @@ struct FrameworkTraits {
   bool gathers_activations = false;    // sent in parts by tensor parallel ranks, then put together
   bool sends_whole_gradients = false;  // every tensor parallel rank sends all of them, not its part
 };
-/// Megatron-DeepSpeed with PyTorch's own kernels, as vTrain and AMP ran it.
+/// Megatron-DeepSpeed of 2021 and 2022, Microsoft's and BigScience's: Megatron-LM's fused kernels,
+/// all messages exposed (megatron/mpu/layers.py of both).
 FrameworkTraits megatron_deepspeed();
-/// The same with DeepSpeed 0.3 as AMP's authors changed it (DachengLi1/AMP): reduces 32-bit
-/// gradients, and times every message, for which it waits for the device.
+/// The same with PyTorch's own kernels and DeepSpeed 0.3 as AMP's authors changed it
+/// (DachengLi1/AMP): reduces 32-bit gradients, and times every message, for which it waits for the
+/// device.
 FrameworkTraits megatron_deepspeed_timed();
-/// Megatron-LM with its fused kernels, 2021 to 2022.
+/// Megatron-LM of 2022 with its fused kernels; gradients' messages beside products, as
+/// arXiv:2205.05198 has them (§4.2.2).
 FrameworkTraits megatron_lm();
 /// Megatron core with Transformer Engine, from 2023 on.
 FrameworkTraits megatron_core();

@@ -43,9 +43,9 @@ constexpr DeviceRates like_b200(std::string_view name, double peak, double gibib
 constexpr std::array<DeviceRates, 11> kDevices{{
     {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44, 0, 70, 8.1e12},
     {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.86, 0.75, 1, 0, 300, 15.7e12},
-    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256, 128, false, 0.83, 0.85, 1, 0, 400,
+    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256, 128, false, 0.83, 0.75, 1, 0, 400,
      19.5e12},
-    {"A100", 312e12, 2039e9, 80 * kGiB, 108, 256, 128, false, 0.83, 0.85, 1, 0, 400, 19.5e12},
+    {"A100", 312e12, 2039e9, 80 * kGiB, 108, 256, 128, false, 0.83, 0.75, 1, 0, 400, 19.5e12},
     hopper("H100", 3350e9, 80),
     hopper("H200", 4800e9, 141),
     hopper("H800", 3350e9, 80),

@@ -272,7 +272,7 @@ MeasuredTable megatron_sc21(const std::filesystem::path& folder) {
                       .target_percent = 0,
                       .cases = {}};
   const auto add = [&](MeasuredCase row, int batch) {
-    row.framework = megatron_lm();
+    row.framework = megatron_lm_of_2021();
     row.machine = planner::nvlink_machine("A100", 200e9);
     row.setup.recompute.of_all = LayerRecompute::Whole;
     row.candidates = with_sizes_and_chunks(row.setup, row.model.blocks, batch, {1, 2, 4, 8, 16},

@@ -17,6 +17,12 @@ nlohmann::json read_measured(const std::filesystem::path& path) {
   return nlohmann::json::parse(file);
 }
 
+FrameworkTraits megatron_lm_of_2021() {
+  FrameworkTraits traits = megatron_lm();
+  traits.hides_gradient_messages = false;
+  return traits;
+}
+
 std::string degrees_text(const ParallelSetup& setup) {
   return "tp" + std::to_string(setup.tensor) + " dp" + std::to_string(setup.data) + " pp" +
          std::to_string(setup.pipeline) + " mbs" + std::to_string(setup.micro_batch_size);

@@ -26,6 +26,10 @@ std::vector<planner::ParallelSetup> with_sizes_and_chunks(const planner::Paralle
                                                           const std::vector<int>& sizes,
                                                           const std::vector<int>& chunks);
 
+/// Megatron-LM before 2022, whose column-parallel layer waits for the sum of its input's gradients
+/// (megatron/mpu/layers.py of BigScience's fork of 2021).
+FrameworkTraits megatron_lm_of_2021();
+
 /// Every n-th row of a table is one that efficiencies are fitted to.
 inline bool is_fitted(const MeasuredTable& table, std::size_t every) {
   return table.cases.size() % every == 0;

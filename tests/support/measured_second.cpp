@@ -205,8 +205,8 @@ std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
   if (r.find("note") != r.end()) return without(table, "the row does not agree with itself");
   MeasuredCase row;
   row.model = gpt_architecture("gpt", r.at("hidden"), r.at("layers"), 32, 50257, 1024);
-  row.framework =
-      text_of(r, "framework").starts_with("Megatron-LM") ? megatron_lm() : megatron_deepspeed();
+  row.framework = text_of(r, "framework").starts_with("Megatron-LM") ? megatron_lm_of_2021()
+                                                                     : megatron_deepspeed();
   row.machine = planner::nvlink_machine("V100", 50e9);  // four ports of 100 Gb/s
   row.machine.devices_per_node = 4;
   if (text_of(r, "device").starts_with("V100 16GB"))
