@@ -13,6 +13,9 @@ using Matrix = SquareMatrix<kScales>;
 // Standard deviations of logarithms, before anything was measured. Their sources:
 // docs/decisions/0048-measured-steps.md.
 constexpr ScaleVector kPrior{0.2, 0.3, 0.5};
+/// Of a machine of which nothing was measured (docs/decisions/0061-kinds-of-job.md). Fits are drawn
+/// less: what is measured may be unlike any machine of the tables.
+constexpr ScaleVector kUnmeasured{0.13, 0.3, 0.5};
 constexpr double kPriorSpread = 0.08;
 constexpr double kPriorRows = 2;  // as many rows as the prior spread counts for
 
@@ -158,9 +161,12 @@ ScaleFit fit_scales(const std::vector<double>& seconds, const PredictSeconds& pr
   const double rows = static_cast<double>(seconds.size());
   fit.spread = std::sqrt((kPriorRows * kPriorSpread * kPriorSpread + squares(left)) /
                          (kPriorRows + std::max(0.0, rows - fit.fitted)));
-  fit.covariance = inverse(
-      precision(seconds.empty() ? std::vector<ScaleVector>() : slopes_at(fit.scales, predict),
-                fit.spread, kScales));
+  if (seconds.empty()) {
+    for (std::size_t i = 0; i < kScales; ++i)
+      fit.covariance[i][i] = kUnmeasured[i] * kUnmeasured[i];
+  } else {
+    fit.covariance = inverse(precision(slopes_at(fit.scales, predict), fit.spread, kScales));
+  }
   return fit;
 }
 

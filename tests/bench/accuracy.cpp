@@ -17,6 +17,7 @@
 #include "planner/measured/normal.hpp"
 #include "tests/support/left_out.hpp"
 #include "tests/support/measured_cases.hpp"
+#include "tests/support/row_kinds.hpp"
 
 namespace {
 
@@ -133,6 +134,26 @@ void print_intervals(const std::vector<test::LeftOutTable>& tables) {
       percent(within), percent(others), 100 * median(widths), 100 * median(errors));
 }
 
+/// The same rows by kind of job, against what is asked.
+void print_kinds(const std::vector<test::LeftOutTable>& tables) {
+  std::printf(
+      "\nBy kind of job, each file counted once; a row of several kinds counts in each "
+      "([decision 61](../decisions/0061-kinds-of-job.md)).\n\n| kind of job | files | rows | mean "
+      "error | bias | each row counted once | asked |\n"
+      "|---|---|---|---|---|---|---|\n");
+  for (const test::RowKind& kind : test::row_kinds()) {
+    const test::KindErrors errors = test::errors_of_kind(tables, kind);
+    if (errors.rows == 0) continue;
+    std::printf("| %s | %d | %d | %.1f %% | %+.1f %% | %.1f %% | %.0f %%", kind.name.c_str(),
+                errors.files, errors.rows, errors.mean, errors.bias, errors.mean_of_rows,
+                kind.most_error);
+    if (kind.most_bias > 0) std::printf(", bias %.0f %%", kind.most_bias);
+    const bool reached = errors.mean <= kind.most_error &&
+                         (kind.most_bias == 0 || std::abs(errors.bias) <= kind.most_bias);
+    std::printf("%s |\n", reached ? "" : ", not reached");
+  }
+}
+
 void print_left_out(const std::vector<MeasuredTable>& first,
                     const std::vector<MeasuredTable>& second) {
   std::vector<MeasuredTable> tables = first;
@@ -154,6 +175,7 @@ void print_left_out(const std::vector<MeasuredTable>& first,
                   100 * test::share_within(table, 1), table.widened, unseen.c_str());
     }
     print_intervals(results);
+    print_kinds(results);
   }
 }
 

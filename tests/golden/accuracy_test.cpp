@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "tests/support/left_out.hpp"
 #include "tests/support/measured_rows.hpp"
+#include "tests/support/row_kinds.hpp"
 
 namespace pipewright::test {
 namespace accuracy_test {
@@ -145,6 +147,75 @@ TEST_F(Accuracy, IntervalsHoldOnSourcesThatWereLeftOut) {
     EXPECT_EQ(unseen,
               what == LeaveOut::File ? std::set<std::string>{} : std::set<std::string>{"T4"});
   }
+}
+
+/// By file. The limits of kinds that reach what is asked are what is asked; of the others, what is.
+TEST_F(Accuracy, KindsOfJobAreAsFarOffAsThePageSaysWhereTheirSourcesWereLeftOut) {
+  std::vector<MeasuredTable> tables = measured_tables(folder_);
+  for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
+    tables.push_back(std::move(table));
+  const std::vector<LeftOutTable> results = left_out(tables, LeaveOut::File);
+  const std::map<std::string, double> most{{"dense, 16 bits, A100", 10.5},
+                                           {"dense, 16 bits, Blackwell", 14},
+                                           {"mixtures of experts", 14},
+                                           {"V100 and T4", 19}};
+  int reached = 0;
+  for (const RowKind& kind : row_kinds()) {
+    const KindErrors errors = errors_of_kind(results, kind);
+    EXPECT_GT(errors.rows, 0) << kind.name;
+    const auto above = most.find(kind.name);
+    EXPECT_LE(errors.mean, above == most.end() ? kind.most_error : above->second) << kind.name;
+    if (above != most.end()) continue;
+    ++reached;
+    const double most_bias = kind.most_bias > 0 ? kind.most_bias : kind.most_error;
+    EXPECT_LE(std::abs(errors.bias), most_bias) << kind.name;
+  }
+  EXPECT_EQ(reached, 3);
+}
+
+TEST(RowKinds, AreTakenFromModelDivisionNumbersAndDevices) {
+  MeasuredCase row;
+  row.framework.product_bytes = 2;
+  const auto kinds = [&] {
+    std::vector<std::string> names;
+    for (const RowKind& kind : row_kinds()) {
+      if (kind.has(row)) names.push_back(kind.name);
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  row.machine = planner::nvlink_machine("H800", 400e9);
+  EXPECT_EQ(kinds(), Names{"dense, 16 bits, Hopper"});
+  row.setup.zero = 3;
+  row.framework.product_bytes = 1;
+  row.model.experts.count = 8;
+  EXPECT_EQ(kinds(), (Names{"mixtures of experts", "ZeRO 2 and 3, FSDP", "products of 8 bits"}));
+  row = {};
+  row.framework.product_bytes = 2;
+  row.machine = planner::nvlink_machine("GB200", 400e9);
+  EXPECT_EQ(kinds(), Names{"dense, 16 bits, Blackwell"});
+  row.machine = planner::nvlink_machine("T4", 400e9);
+  EXPECT_EQ(kinds(), Names{"V100 and T4"});
+}
+
+/// Each file counts once, whatever its rows.
+TEST(RowKinds, HaveTheMeanOfTheirFilesMeans) {
+  MeasuredCase row;
+  row.framework.product_bytes = 1;
+  LeftOutTable one, other;
+  one.file = "one";
+  one.rows = {&row, &row, &row};
+  one.errors = {std::log(1.1), std::log(1.1), std::log(0.8)};
+  other.file = "other";
+  other.rows = {&row};
+  other.errors = {std::log(1.4)};
+  const auto kinds = row_kinds();
+  const KindErrors errors = errors_of_kind({one, other}, kinds[5]);
+  EXPECT_EQ(errors.files, 2);
+  EXPECT_EQ(errors.rows, 4);
+  EXPECT_NEAR(errors.mean, (40.0 / 3 + 40) / 2, 1e-9);
+  EXPECT_NEAR(errors.bias, (0.0 + 40) / 2, 1e-9);
+  EXPECT_NEAR(errors.mean_of_rows, 20, 1e-9);
 }
 
 /// T4 are AMP's alone: without it their products come from V100s' and their power, their links from

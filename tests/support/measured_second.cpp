@@ -249,9 +249,22 @@ std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r)
   return row;
 }
 
+/// Of a mixture whose page does not tell ep: every one that the replicas and the experts allow.
+std::vector<ParallelSetup> with_experts_of(const MeasuredCase& row) {
+  std::vector<ParallelSetup> all;
+  for (int experts = 1; experts <= row.model.experts.count; ++experts) {
+    if (row.model.experts.count % experts != 0 || row.setup.data % experts != 0) continue;
+    all.push_back(row.setup);
+    all.back().experts = experts;
+  }
+  return all;
+}
+
 std::optional<MeasuredCase> automodel_case(MeasuredTable& table, const Document& r) {
   auto row = recipe_case(table, r, "H100", "step_s");
-  if (row) row->setup.zero = 3;
+  if (!row) return row;
+  row->setup.zero = 3;
+  if (row->model.experts.count > 0 && r.at("ep").is_null()) row->candidates = with_experts_of(*row);
   return row;
 }
 
