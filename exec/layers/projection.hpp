@@ -51,6 +51,7 @@ class Projection {
   Task<DividedRows::AllRows> all_of(Split split, const float* own, int rows, int width) const;
   /// Of what is brought together in front of it (split by columns), and behind it.
   std::string name_of(Split split) const;
+
   TensorOps& ops_;
   DividedRows rows_;
   int in_ = 0, out_ = 0;
