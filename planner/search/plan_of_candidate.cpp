@@ -14,6 +14,7 @@
 #include "planner/plans/executable.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/building.hpp"
+#include "planner/search/job_costs.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
@@ -312,6 +313,15 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
     add_uneven_rows(plan, limits_of(costs, parallel, memory_limit).of(best.fullest_rank),
                     plan.tuner.reasons);
   return plan;
+}
+
+Plan plan_of_row(const Job& job, const Profile* profile, int cores, const SearchResult& result,
+                 std::size_t row) {
+  SearchResult first;
+  first.ranked = {result.ranked.at(row)};
+  first.baselines = result.baselines;
+  const auto costs = costs_of_job(job, profile, cores);
+  return plan_of_candidate(job, *costs, first, costs->memory_limit());
 }
 
 }  // namespace pipewright::planner

@@ -325,6 +325,25 @@ class PageTest(unittest.TestCase):
         makespan = self.js("window.pipewright.scene().timelines[0].model.makespan")
         self.assertEqual(makespan, ranked[0]["step_ns"])
 
+    def test_rows_of_a_search_choose_which_timelines_are_seen(self):
+        job = os.path.join(ROOT, "examples", "job.json")
+        done = pipewright(["tune", job, "-q", "--json", "--html", "chosen.html"], self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        steps = [each["step_ns"] for each in json.loads(done.stdout)["ranked"]]
+        self.open("chosen")
+        shown = "window.pipewright.scene().timelines.map((t) => t.model.makespan)"
+        self.assertEqual(self.js(shown), steps[:1])
+        click = """(async () => {
+          document.querySelector('tr[data-timeline="%d"] .choose').children[%d].click();
+          await new Promise((done) => setTimeout(done, 300)); })()"""
+        self.js(click % (1, 1))
+        self.assertEqual(self.js(shown), steps[:2])
+        self.js(click % (2, 0))
+        self.assertEqual(self.js(shown), [steps[2], steps[1]])
+        self.js(click % (1, 1))
+        self.assertEqual(self.js(shown), [steps[2]])
+        self.assertEqual(self.browser.events("Runtime.exceptionThrown"), [])
+
     def test_a_file_name_is_no_markup(self):
         name = "<img src=x onerror=alert(1)>&.csv"
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:

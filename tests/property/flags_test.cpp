@@ -1,6 +1,6 @@
-// A flag changes what it names and nothing else. Every flag of simulate, check, compare and analyze
-// has a statement here, and every flag of tune beside --measure; the commands' own tables are
-// walked, so that a flag without one fails.
+// A flag changes what it names and nothing else. Every flag of simulate, check, compare, analyze
+// and report has a statement here, and every flag of tune beside --measure; the commands' own
+// tables are walked, so that a flag without one fails.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -280,7 +280,8 @@ Command command_named(const std::string& name) {
 }
 
 const std::vector<std::string>& judged_commands() {
-  static const std::vector<std::string> kNames = {"simulate", "check", "analyze", "compare"};
+  static const std::vector<std::string> kNames = {"simulate", "check", "analyze", "compare",
+                                                  "report"};
   return kNames;
 }
 
@@ -311,7 +312,7 @@ class FlagsOfPlans : public testing::Test {
   test::Folder folder_;
 };
 
-TEST_F(FlagsOfPlans, EveryFlagOfTheFourCommandsSaysWhatItChanges) {
+TEST_F(FlagsOfPlans, EveryFlagOfTheseCommandsSaysWhatItChanges) {
   for (const std::string& name : judged_commands()) {
     for (const Flag& flag : all_flags(command_named(name))) {
       EXPECT_TRUE(statements().contains(flag.name))
@@ -322,7 +323,7 @@ TEST_F(FlagsOfPlans, EveryFlagOfTheFourCommandsSaysWhatItChanges) {
 }
 
 TEST_F(FlagsOfPlans, AFlagChangesWhatItNamesAndNothingElse) {
-  for (const std::string name : {"simulate", "check", "analyze"}) {
+  for (const std::string name : {"simulate", "check", "analyze", "report"}) {
     const Command command = command_named(name);
     std::map<std::string_view, int> changed;
     for (std::uint32_t seed = 1; seed <= 12; ++seed) {
@@ -377,7 +378,8 @@ TEST_F(FlagsOfPlans, WhatBelongsToOtherInputsIsRefusedByName) {
       const bool expected =
           statement->second.says == Says::Refused ||
           (name == "compare" && (of_costs || flag.name == "--fail-if" || flag.name == "--html"));
-      if (!expected) continue;
+      // A page has to go somewhere.
+      if (!expected || (name == "report" && flag.name == "--out")) continue;
       Draw values(1);
       std::string value = statement->second.value;
       if (of_costs) {
@@ -385,7 +387,9 @@ TEST_F(FlagsOfPlans, WhatBelongsToOtherInputsIsRefusedByName) {
         const std::string file = (folder_.path() / "plan.json").string();
         value = statement->second.change(facts_with(simulate, file, {}), values).value;
       }
-      const std::string files = name == "compare" ? " plan.json plan.json " : " plan.json ";
+      const std::string files = name == "compare"  ? " plan.json plan.json "
+                                : name == "report" ? " plan.json -o report.html "
+                                                   : " plan.json ";
       const auto result = test::pipewright(
           name + files + std::string(flag.name) + (value.empty() ? "" : " '" + value + "'"),
           folder_);

@@ -15,28 +15,18 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/input/step.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/trace_files.hpp"
 #include "tools/input/trace_program.hpp"
+#include "tools/output/step_page.hpp"
 #include "tools/output/timeline_text.hpp"
 #include "tools/output/trace_text.hpp"
 #include "traces/analysis/action_costs.hpp"
 #include "traces/analysis/bubbles.hpp"
-#include "traces/analysis/overhead_causes.hpp"
 
 namespace pipewright::tools {
 namespace {
-
-/// What is analysed, wherever it comes from.
-struct Step {
-  std::string title;
-  Program program;
-  Timeline timeline;
-  Figures figures;
-  std::vector<int> ranks;          // numbers of the rows
-  std::optional<ChosenStep> read;  // of a trace
-  std::optional<Order> order;      // where it is asked for
-};
 
 /// The costs of a traced step, and what a simulation of its order with them takes.
 struct TracedCosts {
@@ -45,35 +35,8 @@ struct TracedCosts {
 };
 
 constexpr const char* kAnOrder = "the order";
-constexpr int kMostSteps = 1'000'000'000;
-
-traces::BubbleReport bubbles_of(const Step& step) {
-  traces::BubbleReport report = traces::explain_bubbles(step.program, step.timeline);
-  if (step.read) traces::explain_overhead(step.read->joined.trace, report);
-  return report;
-}
-
 bool asks_for_order(const Arguments& arguments) {
   return arguments.has("--emit-order") || arguments.has("--out") || arguments.has("--costs-out");
-}
-
-Step step_of_traces(const std::vector<std::string>& paths, const Arguments& arguments) {
-  std::optional<int> number;
-  if (const auto given = arguments.integer("--step", 0, kMostSteps))
-    number = static_cast<int>(*given);
-  ChosenStep chosen = read_step(paths, number);
-  const traces::TraceTimeline& trace = chosen.joined.trace;
-  const std::string others =
-      chosen.files > 1 ? " and " + std::to_string(chosen.files - 1) + " more" : "";
-  TraceProgram read = program_of_trace(trace);
-  Step step{.title = trace.source + others,
-            .program = std::move(read.program),
-            .timeline = std::move(read.timeline)};
-  step.figures = figures_of(step.program, step.timeline, CostTable{});
-  for (const auto& rank : trace.ranks) step.ranks.push_back(rank.rank);
-  if (asks_for_order(arguments)) step.order = order_of_trace(trace, kAnOrder);
-  step.read = std::move(chosen);
-  return step;
 }
 
 /// Costs that a simulation under the papers' model takes: a transfer is a latency and nothing else.
@@ -87,48 +50,6 @@ TracedCosts traced_costs(const Step& step) {
       lower(order, comm_policy_preset("ideal"), {.optimizer = table.actions->names_updates()});
   traced.replayed_ns = sim::simulate(program, table).timeline.makespan_ns;
   return traced;
-}
-
-Step step_of_subject(const Arguments& arguments, Session& session) {
-  Subject subject = read_subject(arguments, Purpose::Predict, session);
-  if (!subject.problems.empty()) {
-    const std::string& problem = subject.problems.front();
-    const bool names_file = problem.starts_with(subject.source);
-    throw InputError(names_file ? "" : subject.source, "", problem + "; see pipewright check");
-  }
-  sim::Result result = sim::simulate(subject.program, subject.costs);
-  if (!result.finished) {
-    throw InputError(subject.source, "",
-                     "gets stuck under policy " + policy_text(subject.program.policy) +
-                         "; see pipewright check");
-  }
-  Step step{.title = subject.title + " (simulated)",
-            .program = std::move(subject.program),
-            .timeline = std::move(result.timeline)};
-  step.figures = figures_of(step.program, step.timeline, subject.costs);
-  for (int r = 0; r < step.program.ranks(); ++r) step.ranks.push_back(r);
-  if (asks_for_order(arguments)) step.order = std::move(subject.order);
-  return step;
-}
-
-/// The rank that computes longest, and by how much more than the mean.
-struct Straggler {
-  std::size_t row = 0;
-  double above_mean = 0;
-};
-
-Straggler straggler_of(const Figures& figures) {
-  Straggler straggler;
-  double sum = 0;
-  for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
-    sum += static_cast<double>(figures.ranks[r].busy_ns);
-    if (figures.ranks[r].busy_ns > figures.ranks[straggler.row].busy_ns) straggler.row = r;
-  }
-  const double mean = sum / static_cast<double>(std::max<std::size_t>(1, figures.ranks.size()));
-  if (mean > 0) {
-    straggler.above_mean = static_cast<double>(figures.ranks[straggler.row].busy_ns) / mean - 1;
-  }
-  return straggler;
 }
 
 std::string cause_key(traces::BubbleCause cause) {
@@ -226,13 +147,8 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
   session.print(timeline_text(drawn, terminal.width, terminal));
   session.print("shares of the step, by cause (docs/metrics.md):\n");
   session.print(table_text(step, report, terminal));
-  const Straggler straggler = straggler_of(step.figures);
-  if (straggler.above_mean > 0.01) {
-    session.print(wrapped("rank " + std::to_string(step.ranks[straggler.row]) +
-                              " computes longest: " + percent_text(straggler.above_mean) +
-                              " more than the mean; move work away from it",
-                          terminal.width, 0));
-  }
+  if (const std::string text = straggler_text(step); !text.empty())
+    session.print(wrapped(text, terminal.width, 0));
   if (step.read) session.print(trace_text(*step.read, terminal));
 }
 
@@ -254,8 +170,13 @@ std::string replay_text(const TracedCosts& traced, const Step& step, const Argum
 }
 
 /// The files that were asked for.
-void save_files(const Step& step, const std::optional<TracedCosts>& traced,
-                const Arguments& arguments, Session& session) {
+void save_files(const Step& step, const traces::BubbleReport& report,
+                const std::optional<TracedCosts>& traced, const Arguments& arguments,
+                Session& session) {
+  if (const auto path = arguments.text("--html")) {
+    session.save(*path, step_page(step, report));
+    session.wrote(*path, "   (open it in a browser)");
+  }
   if (const auto path = arguments.text("--out")) {
     session.save(*path, write_order_csv(*step.order));
     session.wrote(*path);
@@ -270,11 +191,7 @@ void save_files(const Step& step, const std::optional<TracedCosts>& traced,
 /// Flags that only traces have.
 std::vector<Flag> trace_flags() {
   return {
-      {.group = "Trace",
-       .name = "--step",
-       .argument = "N",
-       .help = "which of several steps, by the number of PyTorch's ProfilerStep#N, or counted from "
-               "0 (the one with the median duration)"},
+      step_flag(),
       {.group = "Output",
        .name = "--out",
        .argument = "FILE",
@@ -291,6 +208,12 @@ std::vector<Flag> trace_flags() {
   };
 }
 
+Step read_trace_step(const std::vector<std::string>& files, const Arguments& arguments) {
+  Step step = traced_step(files, step_number(arguments));
+  if (asks_for_order(arguments)) step.order = order_of_trace(step.read->joined.trace, kAnOrder);
+  return step;
+}
+
 int run_analyze(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
@@ -305,7 +228,8 @@ int run_analyze(const Arguments& arguments, Session& session) {
     refuse_flags(arguments, trace_flags(),
                  "belongs to traces; simulate --emit-order writes orders");
   }
-  const Step step = trace ? step_of_traces(files, arguments) : step_of_subject(arguments, session);
+  const Step step = trace ? read_trace_step(files, arguments)
+                          : simulated_step(read_subject(arguments, Purpose::Predict, session));
   const traces::BubbleReport report = bubbles_of(step);
   std::optional<TracedCosts> traced;
   if (arguments.has("--costs-out")) traced = traced_costs(step);
@@ -318,7 +242,7 @@ int run_analyze(const Arguments& arguments, Session& session) {
     print_step(step, report, session);
     if (arguments.has("--emit-order")) session.print(write_order_csv(*step.order));
   }
-  save_files(step, traced, arguments, session);
+  save_files(step, report, traced, arguments, session);
   return kDone;
 }
 
@@ -339,6 +263,7 @@ Command analyze_command() {
       "for one is counted as waiting for a transfer.";
   command.examples = {
       {"analyze examples/real.trace.json", "where did the machine lose its time?"},
+      {"analyze examples/real.trace.json --html page.html", "as a page to look around in"},
       {"analyze --schedule 1f1b --pp 4 --micro-batches 8", "and where does the schedule?"},
   };
   command.positionals = {subject_file()};
@@ -348,6 +273,13 @@ Command analyze_command() {
   command.positionals.front().most = kAnyNumber;
   command.flags = subject_flags();
   for (Flag& flag : trace_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back({.group = "Output",
+                           .name = "--html",
+                           .argument = "FILE",
+                           .help = "write an interactive page: timeline, causes of idle time, "
+                                   "critical path, clocks",
+                           .is_file = true,
+                           .writes = Writes::File});
   command.flags.push_back({.group = "Output",
                            .name = "--emit-order",
                            .help = "the actions of each rank too: \"order\" in JSON, else as CSV"});

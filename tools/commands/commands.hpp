@@ -6,6 +6,7 @@
 namespace pipewright::tools {
 
 Command analyze_command();
+Command report_command();
 Command check_command();
 Command collectives_command();
 Command compare_command();

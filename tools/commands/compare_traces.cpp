@@ -37,12 +37,7 @@ int compare_traces(const std::string& first, const std::string& second, const Ar
     refuse_flags(arguments, flags, "belongs to schedules; two traces bring their own");
   const auto condition = fail_condition(arguments, {"step", "action", "bubble"});
   const auto predicted = traces::read_trace(first), measured = traces::read_trace(second);
-  const traces::Comparison comparison = traces::compare(predicted, measured);
-  if (comparison.compared_actions == 0) {
-    throw InputError(
-        second, "",
-        "has no action in common with " + first + "; compare two traces of the same plan");
-  }
+  const traces::Comparison comparison = compared(predicted, measured);
   const auto fit = traces::fit(predicted, measured);
   if (arguments.has("--fit")) {
     if (!fit) {
@@ -51,7 +46,8 @@ int compare_traces(const std::string& first, const std::string& second, const Ar
     save_fitted(arguments, *fit, session);
   }
   if (const auto path = arguments.text("--html")) {
-    session.save(*path, comparison_page(predicted, measured, comparison));
+    session.save(*path,
+                 comparison_page(step_of_trace(predicted), step_of_trace(measured), comparison));
     session.wrote(*path, "   (open it in a browser)");
   }
   const double bubble = comparison.bubble.difference();

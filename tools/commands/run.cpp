@@ -95,6 +95,16 @@ void print_result(const Subject& subject, const exec::RunResult& result, Session
   }
 }
 
+/// For the page: losses, and whether the gradients are a serial run's.
+traces::PageNotes page_notes(const DeviceResult& result, double most_apart) {
+  traces::PageNotes notes{.charts = loss_charts(run_of(result))};
+  const exec::TrainingResult* training = training_of(result);
+  if (training == nullptr || !training->verify) return notes;
+  notes.checks.push_back({verify_text(*training->verify, training->first_step + 1, most_apart),
+                          agrees(*training->verify, most_apart)});
+  return notes;
+}
+
 /// A job without a plan is tuned first, if its tuner_run_mode says so; nothing if that was all.
 std::optional<Subject> read_run_subject(const Arguments& arguments, Session& session) {
   session.phases().begin(exec::Phase::Build);
@@ -250,7 +260,8 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   session.phases().finish();
   if (session.terminal().progress) session.note(phases_text(session.phases().spans()));
   save_timeline_files(arguments, session, subject, result.timeline,
-                      traces::TraceInfo::Kind::Measured, clocks_text(result));
+                      traces::TraceInfo::Kind::Measured, clocks_text(result),
+                      page_notes(left, request.most_apart()));
   if (session.json()) {
     session.print_result(result_fields(subject, request, left, session), steps_list(result));
   } else {

@@ -14,6 +14,7 @@
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/search/explanation.hpp"
 #include "planner/search/measured_fit.hpp"
+#include "planner/search/plan_of_candidate.hpp"
 #include "planner/search/search.hpp"
 #include "planner/search/search_json.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
@@ -200,18 +201,58 @@ int save_best(const planner::SearchResult& result, const std::string& path, cons
   return kDone;
 }
 
-/// The ranked table, with the best plan's predicted step.
-void save_page(const planner::SearchResult& result, const Arguments& arguments, Session& session) {
+/// A plan as the page shows it.
+Subject shown_plan(const Plan& plan, const std::string& source) {
+  Subject subject;
+  subject.title = planner::title_of(plan);
+  subject.source = source;
+  subject.program = planner::program_of_plan(plan);
+  subject.costs = plan.costs;
+  subject.costs_text = costs_text(subject.costs);
+  return subject;
+}
+
+/// What of the search the page needs besides its result.
+struct Searched {
+  const Job& job;
+  const Profile* profile = nullptr;
+  int cores = 0;
+};
+
+/// The timelines of the plans behind the best one, in the order of the table, as many as keep the
+/// page small.
+std::vector<traces::PageData> other_timelines(const planner::SearchResult& result,
+                                              const Searched& searched, std::size_t best_size) {
+  constexpr std::size_t kMostPlans = 8, kMostInstructions = 500'000;
+  std::vector<traces::PageData> others;
+  std::size_t size = best_size;
+  for (std::size_t row = 1; row < std::min(result.ranked.size(), kMostPlans); ++row) {
+    InterruptScope::check();
+    const Subject subject = shown_plan(
+        planner::plan_of_row(searched.job, searched.profile, searched.cores, result, row), "");
+    size += subject.program.code.size();
+    if (size > kMostInstructions) break;
+    const sim::Result simulated = sim::simulate(subject.program, subject.costs);
+    others.push_back(traces::page_data(subject.program, simulated.timeline, subject.costs));
+  }
+  return others;
+}
+
+/// The ranked table, and the predicted steps of its plans: the best one's, and others to choose.
+void save_page(const planner::SearchResult& result, const Searched& searched,
+               const Arguments& arguments, Session& session) {
   const auto path = arguments.text("--html");
   if (!path || !result.best) return;
-  Subject subject;
-  subject.title = planner::title_of(*result.best);
-  subject.source = arguments.positionals().front();
-  subject.program = planner::program_of_plan(*result.best);
-  subject.costs = result.best->costs;
-  subject.costs_text = costs_text(subject.costs);
+  const Subject subject = shown_plan(*result.best, arguments.positionals().front());
+  std::vector<traces::PageData> others =
+      other_timelines(result, searched, subject.program.code.size());
+  traces::PageNotes notes{.tables = search_tables(result)};
+  if (!others.empty()) {
+    for (std::size_t row = 0; row <= others.size(); ++row)
+      notes.tables.front().timelines.push_back(static_cast<int>(row));
+  }
   const Timeline timeline = sim::simulate(subject.program, subject.costs).timeline;
-  session.save(*path, timeline_page(subject, timeline, search_tables(result)));
+  session.save(*path, timeline_page(subject, timeline, std::move(notes), std::move(others)));
   session.wrote(*path, "   (open it in a browser)");
 }
 
@@ -259,7 +300,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   fields["warnings"] = warnings;
   if (session.json()) session.print_result(fields);
   for (const std::string& warning : warnings) session.note("warning: " + warning);
-  save_page(result, arguments, session);
+  save_page(result, {job, profile ? &*profile : nullptr, options.cores}, arguments, session);
   return save_best(result, path, job, arguments, session);
 }
 
@@ -330,7 +371,8 @@ Command tune_command() {
       {.group = "Output",
        .name = "--html",
        .argument = "FILE",
-       .help = "write an interactive page: the ranked table, and the best plan's timeline",
+       .help = "write an interactive page: the ranked table, and timelines of its "
+               "plans, two of them beside each other",
        .is_file = true,
        .writes = Writes::File},
       {.group = "Search",

@@ -183,41 +183,52 @@ Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& a
   return subject;
 }
 
-Subject read_subject(const Arguments& arguments, Purpose purpose, Session& session) {
+std::vector<std::string> lines_about(const Subject& subject) {
+  return {"source: " + subject.source, "costs: " + subject.costs_text,
+          "policy: " + policy_text(subject.program.policy)};
+}
+
+Subject read_subject_file(const std::string& path, const Arguments& arguments, Purpose purpose,
+                          Session& session) {
+  refuse_flags(arguments, schedule_flags(), "belongs to --schedule; a file brings its own sizes");
   Subject subject;
+  const std::string file = path == "-" ? "standard input" : path;
+  const std::string text = read_text(path);
+  subject.source = file;
+  if (!looks_like_json(text)) {
+    read_order_file(subject, read_order_csv(text, file), file, arguments, purpose);
+    if (!subject.lowering.fragment) {
+      subject.problems = explained_by_row(std::move(subject.problems), subject.order, text, file);
+    }
+    return subject;
+  }
+  const Json document = parse_json(text, path);
+  const JsonCursor root(document, path);
+  if (!is_of_kind(root, "order")) {
+    Plan plan = plan_from_json(root, session);
+    session.phases().begin(exec::Phase::Parallel);
+    return subject_of_plan(std::move(plan), file, arguments);
+  }
+  read_order_file(subject, read_order_json(root), file, arguments, purpose);
+  return subject;
+}
+
+Subject read_subject(const Arguments& arguments, Purpose purpose, Session& session) {
   const auto name = arguments.text("--schedule");
   if (name && !arguments.positionals().empty()) {
     throw InputError("give a file or --schedule, not both");
   }
   if (name) {
+    Subject subject;
     read_schedule_subject(subject, *name, arguments, purpose, session);
-  } else if (arguments.positionals().empty()) {
+    return subject;
+  }
+  if (arguments.positionals().empty()) {
     throw InputError(
         "nothing to read: give a plan.json, a job.json or an order (CSV or JSON), or "
         "--schedule NAME --pp P --micro-batches M");
-  } else {
-    refuse_flags(arguments, schedule_flags(), "belongs to --schedule; a file brings its own sizes");
-    const std::string& path = arguments.positionals().front();
-    const std::string file = path == "-" ? "standard input" : path;
-    const std::string text = read_text(path);
-    subject.source = file;
-    if (!looks_like_json(text)) {
-      read_order_file(subject, read_order_csv(text, file), file, arguments, purpose);
-      if (!subject.lowering.fragment) {
-        subject.problems = explained_by_row(std::move(subject.problems), subject.order, text, file);
-      }
-    } else {
-      const Json document = parse_json(text, path);
-      const JsonCursor root(document, path);
-      if (!is_of_kind(root, "order")) {
-        Plan plan = plan_from_json(root, session);
-        session.phases().begin(exec::Phase::Parallel);
-        return subject_of_plan(std::move(plan), file, arguments);
-      }
-      read_order_file(subject, read_order_json(root), file, arguments, purpose);
-    }
   }
-  return subject;
+  return read_subject_file(arguments.positionals().front(), arguments, purpose, session);
 }
 
 }  // namespace pipewright::tools

@@ -62,8 +62,14 @@ std::vector<Flag> policy_flags();
 
 /// `session` shows the progress of --schedule auto.
 Subject read_subject(const Arguments& arguments, Purpose purpose, Session& session);
+/// Of this file, whichever the command's words name.
+Subject read_subject_file(const std::string& path, const Arguments& arguments, Purpose purpose,
+                          Session& session);
 /// A plan that is already there; `source` names where it comes from.
 Subject subject_of_plan(Plan plan, const std::string& source, const Arguments& arguments);
+
+/// Its source, costs and policy, a line each.
+std::vector<std::string> lines_about(const Subject& subject);
 
 /// planner::schedule_meant(), with a note where a job means another one by this name.
 const planner::Schedule& named_schedule(const std::string& name, Session& session);

@@ -121,4 +121,19 @@ ChosenStep read_step(const std::vector<std::string>& paths, std::optional<int> n
   return chosen;
 }
 
+Flag step_flag() {
+  return {.group = "Trace",
+          .name = "--step",
+          .argument = "N",
+          .help =
+              "which of several steps, by the number of PyTorch's ProfilerStep#N, or counted "
+              "from 0 (the one with the median duration)"};
+}
+
+std::optional<int> step_number(const Arguments& arguments) {
+  constexpr int kMostSteps = 1'000'000'000;
+  const auto given = arguments.integer("--step", 0, kMostSteps);
+  return given ? std::optional(static_cast<int>(*given)) : std::nullopt;
+}
+
 }  // namespace pipewright::tools

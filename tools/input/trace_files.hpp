@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/cli/arguments.hpp"
 #include "traces/chrome/join_ranks.hpp"
 
 namespace pipewright::tools {
@@ -31,5 +32,9 @@ struct ChosenStep {
 /// middle two, of equal times the earlier). Throws InputError for a run that got stuck, for a
 /// number that the traces do not hold, and as read_trace_steps() and join_steps().
 ChosenStep read_step(const std::vector<std::string>& paths, std::optional<int> number);
+
+/// --step, and what it says.
+Flag step_flag();
+std::optional<int> step_number(const Arguments& arguments);
 
 }  // namespace pipewright::tools

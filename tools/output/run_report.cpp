@@ -75,6 +75,14 @@ Ink ink_of(RankState state) {
   return state == RankState::Slow ? Ink::Yellow : Ink::Plain;
 }
 
+/// For the page: how far it came, and why no further.
+traces::PageNotes unfinished_notes(const exec::RunResult& result) {
+  const std::string why = result.failure.empty() ? "" : ": " + result.failure;
+  return {
+      .checks = {{"outcome of the run: " + std::string(to_string(result.outcome)) + why, false}},
+      .charts = loss_charts(result)};
+}
+
 void print_unfinished(const Subject& subject, const exec::RunResult& result, Session& session) {
   const bool stuck = result.outcome == exec::Outcome::Stuck;
   if (session.json()) {
@@ -147,7 +155,7 @@ void show_unfinished(const Arguments& arguments, const Subject& subject,
     session.wrote(*path);
   }
   save_timeline_files(arguments, session, subject, result.timeline,
-                      traces::TraceInfo::Kind::Measured);
+                      traces::TraceInfo::Kind::Measured, "", unfinished_notes(result));
 }
 
 void show_diverged(const Arguments& arguments, const Subject& subject,
@@ -172,7 +180,7 @@ void show_diverged(const Arguments& arguments, const Subject& subject,
                      ? "no checkpoint was saved before the step that diverged"
                      : "the last checkpoint before the step that diverged is " + checkpoint);
   save_timeline_files(arguments, session, subject, result.timeline,
-                      traces::TraceInfo::Kind::Measured);
+                      traces::TraceInfo::Kind::Measured, "", unfinished_notes(result));
 }
 
 void leave_without_ranks(const Arguments& arguments, const Subject& subject,

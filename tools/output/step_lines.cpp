@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -96,6 +97,25 @@ JsonList steps_list(const exec::RunResult& result) {
             return Json{{"loss", step.loss ? Json(*step.loss) : Json(nullptr)},
                         {"step_ns", step.step_ns}};
           }};
+}
+
+std::vector<traces::PageChart> loss_charts(std::vector<double> losses, std::int64_t first_step) {
+  const auto is_finite = [](double loss) { return std::isfinite(loss); };
+  if (std::none_of(losses.begin(), losses.end(), is_finite)) return {};
+  std::string title = "Loss, " + loss_text(losses.front());
+  if (losses.size() > 1) title += " to " + loss_text(losses.back());
+  return {{.title = std::move(title),
+           .unit_of_x = "step",
+           .first = first_step + 1,
+           .values = std::move(losses)}};
+}
+
+std::vector<traces::PageChart> loss_charts(const exec::RunResult& result) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> losses;
+  losses.reserve(result.steps.size());
+  for (const exec::StepResult& step : result.steps) losses.push_back(step.loss.value_or(kNone));
+  return loss_charts(std::move(losses), result.first_step);
 }
 
 }  // namespace pipewright::tools

@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/base/json.hpp"
 #include "exec/runtime/runtime.hpp"
 #include "tools/cli/session.hpp"
+#include "traces/page/chart.hpp"
 
 namespace pipewright::tools {
 
@@ -33,5 +35,10 @@ std::string step_line(int number, const exec::StepResult& step);
 std::string steps_text(const exec::RunResult& result);
 /// "steps" of the result in JSON. A loss that is no finite number is null.
 JsonList steps_list(const exec::RunResult& result);
+
+/// The losses as a page's chart, with the first and the last in its title; nothing without one.
+std::vector<traces::PageChart> loss_charts(const exec::RunResult& result);
+/// The same of losses that were read; one that is no finite number leaves a gap.
+std::vector<traces::PageChart> loss_charts(std::vector<double> losses, std::int64_t first_step);
 
 }  // namespace pipewright::tools

@@ -54,7 +54,7 @@ void save_trace(Session& session, const std::string& path, const Subject& subjec
 
 void save_timeline_files(const Arguments& arguments, Session& session, const Subject& subject,
                          const Timeline& timeline, traces::TraceInfo::Kind kind,
-                         const std::string& clocks) {
+                         const std::string& clocks, traces::PageNotes notes) {
   if (const auto path = arguments.text("--trace")) {
     save_trace(session, *path, subject, timeline, kind, clocks);
   }
@@ -64,7 +64,7 @@ void save_timeline_files(const Arguments& arguments, Session& session, const Sub
     session.wrote(*path);
   }
   if (const auto path = arguments.text("--html")) {
-    session.save(*path, timeline_page(subject, timeline));
+    session.save(*path, timeline_page(subject, timeline, std::move(notes)));
     session.wrote(*path, "   (open it in a browser)");
   }
 }

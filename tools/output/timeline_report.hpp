@@ -10,9 +10,9 @@
 
 namespace pipewright::tools {
 
-/// Of a step that ended or got stuck; the latter with check's sentences. `first`: tables that stand
-/// before its own.
+/// Of a step that ended or got stuck; the latter with check's sentences. `others`: timelines that
+/// the notes' tables offer instead of its own, numbered from 1.
 std::string timeline_page(const Subject& subject, const Timeline& timeline,
-                          std::vector<traces::PageTable> first = {});
+                          traces::PageNotes notes = {}, std::vector<traces::PageData> others = {});
 
 }  // namespace pipewright::tools

@@ -22,6 +22,9 @@ std::int64_t waited_ns(const TraceRank& rank) {
 
 std::string time(std::int64_t ns) { return format_duration(Nanoseconds(ns)); }
 
+/// "+1.20 ms", "-3 us", "0 ns".
+std::string signed_time(std::int64_t ns) { return (ns > 0 ? "+" : "") + time(ns); }
+
 std::string sentence(WaitRule rule, std::size_t slices, std::int64_t waited) {
   const std::string taken =
       time(waited) + " of waiting inside " + std::to_string(slices) + " slices counts as idle: ";
@@ -143,7 +146,7 @@ void add_clock_fields(const traces::ClockFit& fit, Json& fields) {
 
 }  // namespace
 
-std::string trace_text(const ChosenStep& chosen, const Terminal& terminal) {
+std::vector<std::string> trace_sentences(const ChosenStep& chosen) {
   const traces::JoinedTrace& joined = chosen.joined;
   std::vector<std::string> sentences = {step_sentence(chosen)};
   for (const WaitRule rule :
@@ -163,11 +166,51 @@ std::string trace_text(const ChosenStep& chosen, const Terminal& terminal) {
     sentences.push_back(std::move(sentence));
   sentences.push_back(stray_sentence(joined.trace));
   sentences.push_back(missing_ranks(joined.trace));
+  std::erase(sentences, "");
+  return sentences;
+}
+
+std::string trace_text(const ChosenStep& chosen, const Terminal& terminal) {
   std::string text;
-  for (const std::string& line : sentences) {
-    if (!line.empty()) text += wrapped(line, terminal.width, 0);
-  }
+  for (const std::string& line : trace_sentences(chosen)) text += wrapped(line, terminal.width, 0);
   return text;
+}
+
+std::vector<traces::PageTable> trace_tables(const ChosenStep& chosen) {
+  const traces::ClockFit& fit = chosen.joined.clocks;
+  traces::PageTable clocks{"Clocks", {"rank", "set by", "least", "most", "drift"}, {}};
+  for (const ClockShift& clock : fit.shifts) {
+    const auto bound = [&](std::int64_t ns) {
+      return clock.bounded ? signed_time(ns) : std::string("not bounded");
+    };
+    clocks.rows.push_back({std::to_string(clock.rank), signed_time(clock.shift_ns),
+                           bound(clock.least_ns), bound(clock.most_ns),
+                           std::to_string(std::llround(clock.drift * 1e6)) + " ppm"});
+  }
+  traces::PageTable messages{
+      "Messages between clocks",
+      {"", "end before they began", "by up to"},
+      {{"by the clocks as they were", std::to_string(fit.acausal_before),
+        time(fit.worst_before_ns)},
+       {"by the clocks set right", std::to_string(fit.acausal_after), time(fit.worst_after_ns)},
+       {"all that were matched", std::to_string(fit.messages), ""}}};
+  traces::PageTable waits{"Waiting inside slices", {"rank", "slices", "time", "told by"}, {}};
+  for (const TraceRank& rank : chosen.joined.trace.ranks) {
+    if (rank.wait_rule == WaitRule::Unneeded) continue;
+    waits.rows.push_back({std::to_string(rank.rank), std::to_string(rank.waits.size()),
+                          time(waited_ns(rank)), std::string(traces::to_string(rank.wait_rule))});
+  }
+  traces::PageTable steps{"Steps of the trace", {"step", "time"}, {}};
+  for (const TracedStep& step : chosen.steps) {
+    const bool shown = step.number == chosen.joined.trace.step;
+    steps.rows.push_back(
+        {std::to_string(step.number) + (shown ? " (shown)" : ""), time(step.makespan_ns)});
+  }
+  std::vector<traces::PageTable> tables;
+  if (!waits.rows.empty()) tables.push_back(std::move(waits));
+  if (!clocks.rows.empty()) tables.insert(tables.end(), {std::move(clocks), std::move(messages)});
+  if (steps.rows.size() > 1) tables.push_back(std::move(steps));
+  return tables;
 }
 
 void add_trace_fields(const ChosenStep& chosen, Json& fields) {

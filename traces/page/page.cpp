@@ -15,8 +15,10 @@ std::string element(std::string_view tag, std::string_view text) {
   return "<" + std::string(tag) + ">" + escaped(text) + "</" + name + ">";
 }
 
-std::string row_text(const std::vector<std::string>& cells, std::string_view tag) {
-  std::string row = "<tr>";
+std::string row_text(const std::vector<std::string>& cells, std::string_view tag,
+                     int timeline = -1) {
+  std::string row =
+      timeline < 0 ? "<tr>" : "<tr data-timeline=\"" + std::to_string(timeline) + "\">";
   for (const std::string& cell : cells) row += element(tag, cell);
   return row + "</tr>\n";
 }
@@ -24,7 +26,8 @@ std::string row_text(const std::vector<std::string>& cells, std::string_view tag
 std::string table_text(const PageTable& table) {
   std::string text = element("h2", table.title) + "\n<div class=\"wide\"><table>\n<thead>" +
                      row_text(table.header, "th") + "</thead>\n<tbody>\n";
-  for (const auto& row : table.rows) text += row_text(row, "td");
+  for (std::size_t i = 0; i < table.rows.size(); ++i)
+    text += row_text(table.rows[i], "td", i < table.timelines.size() ? table.timelines[i] : -1);
   return text + "</tbody></table></div>\n";
 }
 
@@ -63,8 +66,14 @@ std::string html_page(const PageText& text, const std::vector<PageData>& timelin
   std::string facts, tables, columns, script;
   if (!text.headline.empty()) facts += element("p class=\"main\"", text.headline) + "\n";
   for (const std::string& fact : text.facts) facts += element("p", fact) + "\n";
+  for (const PageCheck& check : text.notes.checks)
+    facts += element(check.passed ? "p class=\"passed\"" : "p class=\"failed\"",
+                     (check.passed ? "✓ " : "✗ ") + check.text) +
+             "\n";
+  for (const PageChart& chart : text.notes.charts) tables += chart_element(chart);
+  for (const PageTable& table : text.notes.tables) tables += table_text(table);
   for (const PageTable& table : text.tables) tables += table_text(table);
-  Json data = {{"timelines", Json::array()}};
+  Json data = {{"timelines", Json::array()}, {"one_of_them", text.one_of_them}};
   for (std::size_t n = 0; n < timelines.size(); ++n) {
     data["timelines"].push_back(timelines[n].facts);
     columns += "<script type=\"text/plain\" id=\"columns-" + std::to_string(n) + "\">" +

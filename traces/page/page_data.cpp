@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "traces/analysis/bubbles.hpp"
 #include "traces/analysis/critical_path.hpp"
 #include "traces/analysis/memory_profile.hpp"
 #include "traces/analysis/tensor_ends.hpp"
@@ -30,15 +29,17 @@ class Writer {
     rows_.resize(program.code.size());
   }
 
-  PageData run(const WaitReport* report, const Numbers& other_rows) {
+  PageData run(const PageExtras& extras) {
     add_actions();
-    if (!other_rows.empty()) columns_.add("action.other", other_rows, Coding::Difference);
+    if (!extras.other_rows.empty())
+      columns_.add("action.other", extras.other_rows, Coding::Difference);
     add_members();
     add_messages();
-    add_bubbles();
+    add_bubbles(extras.bubbles != nullptr ? *extras.bubbles : explain_bubbles(program_, timeline_));
     add_path();
     add_memory();
-    add_names(report);
+    add_names(extras.stuck);
+    add_ranks(extras.ranks);
     facts_["columns"] = columns_.directory();
     return {std::move(facts_), columns_.packed()};
   }
@@ -169,8 +170,7 @@ class Writer {
     numbers.push_back(number_of(id));
   }
 
-  void add_bubbles() {
-    const BubbleReport report = explain_bubbles(program_, timeline_);
+  void add_bubbles(const BubbleReport& report) {
     Numbers counts(static_cast<std::size_t>(program_.ranks()), 0);
     Numbers gaps, lengths, causes, waiting, rows, numbers;
     std::int64_t cursor = 0;
@@ -247,7 +247,6 @@ class Writer {
 
   void add_names(const WaitReport* report) {
     const std::vector<StuckSpan> stuck = stuck_spans(program_, lane_table(program_), timeline_);
-    facts_["ranks"] = program_.ranks();
     facts_["makespan_ns"] = timeline_.makespan_ns;
     facts_["end_ns"] = trace_end_ns(timeline_, !stuck.empty());
     facts_["has_bytes"] = !costs_.memory.empty();
@@ -274,6 +273,14 @@ class Writer {
     }
   }
 
+  void add_ranks(const std::vector<int>& numbers) {
+    facts_["ranks"] = program_.ranks();
+    facts_["rank_numbers"] = Json::array();
+    for (int r = 0; r < program_.ranks(); ++r)
+      facts_["rank_numbers"].push_back(numbers.empty() ? r
+                                                       : numbers.at(static_cast<std::size_t>(r)));
+  }
+
   const Program& program_;
   const Timeline& timeline_;
   const CostTable& costs_;
@@ -286,8 +293,8 @@ class Writer {
 }  // namespace
 
 PageData page_data(const Program& program, const Timeline& timeline, const CostTable& costs,
-                   const WaitReport* report, const std::vector<std::int64_t>& other_rows) {
-  return Writer(program, timeline, costs).run(report, other_rows);
+                   const PageExtras& extras) {
+  return Writer(program, timeline, costs).run(extras);
 }
 
 }  // namespace pipewright::traces

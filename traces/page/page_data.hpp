@@ -9,6 +9,7 @@
 #include "core/base/json.hpp"
 #include "core/program/wait_for.hpp"
 #include "core/timeline/timeline.hpp"
+#include "traces/analysis/bubbles.hpp"
 
 namespace pipewright::traces {
 
@@ -17,15 +18,23 @@ struct PageData {
   std::string columns;  // Columns::packed()
 };
 
-/// `report`: of a step that got stuck why; else nullptr. The facts:
-///   "ranks", "makespan_ns", "end_ns" (later than that where something is stuck), "kinds" and
-///   "causes" and "path_kinds" (names by number), "has_bytes" (of memory), "peaks" (by rank),
-///   "stuck" (what stands), "cycle" (who waits for whom), "columns" (Columns::directory()).
-/// `other_rows`: of a page with two timelines, matched_rows() of this one with the other.
+/// What a page may know besides the step itself.
+struct PageExtras {
+  const WaitReport* stuck = nullptr;      // of a step that got stuck why
+  const BubbleReport* bubbles = nullptr;  // else explain_bubbles()
+  std::vector<int> ranks;                 // numbers of the rows; empty: 0, 1, …
+  /// Of a page with two timelines, matched_rows() of this one with the other.
+  std::vector<std::int64_t> other_rows;
+};
+
+/// The facts:
+///   "ranks" (how many), "rank_numbers", "makespan_ns", "end_ns" (later than that where something
+///   is stuck), "kinds" and "causes" and "path_kinds" (names by number), "has_bytes" (of memory),
+///   "peaks" (by rank), "stuck" (what stands), "cycle" (who waits for whom), "columns"
+///   (Columns::directory()).
 /// Actions, messages and members are numbered by their row; a reference is 0 for none, else row
 /// + 1.
 PageData page_data(const Program& program, const Timeline& timeline, const CostTable& costs,
-                   const WaitReport* report = nullptr,
-                   const std::vector<std::int64_t>& other_rows = {});
+                   const PageExtras& extras = {});
 
 }  // namespace pipewright::traces

@@ -124,7 +124,7 @@ TEST(PageData, SaysWhatIsStuckAndInWhichCycle) {
                                   CommPolicy{.issue = Issue::Inline}, "F=10,B=20");
   ASSERT_FALSE(t.finished);
   const WaitReport report = sim::check(t.program, t.costs);
-  const PageData data = page_data(t.program, t.timeline, t.costs, &report);
+  const PageData data = page_data(t.program, t.timeline, t.costs, {.stuck = &report});
   ASSERT_EQ(data.facts.at("stuck").size(), 2U);
   EXPECT_EQ(data.facts.at("stuck")[0].at("name"), "0RECV_B0");
   ASSERT_EQ(data.facts.at("cycle").size(), 2U);

@@ -28,11 +28,27 @@ TEST(Page, HoldsWhatItWasGivenInOrder) {
   for (const char* part :
        {"<h1>1f1b</h1>", "<p class=\"main\">step 3 ms</p>", "<p>costs: F=1</p>",
         "<pre>DEADLOCK\n  rank 0</pre>", "<canvas", "<h2>Ranks</h2>", "<th>busy</th>",
-        "<td>2 ms</td>", "{\"timelines\":[{\"ranks\":1}]}", "eJwDAAAAAAE=", "</html>"}) {
+        "<td>2 ms</td>", "{\"one_of_them\":false,\"timelines\":[{\"ranks\":1}]}",
+        "eJwDAAAAAAE=", "</html>"}) {
     const std::size_t found = page.find(part, at);
     ASSERT_NE(found, std::string::npos) << part;
     at = found;
   }
+}
+
+TEST(Page, SaysWhatWasCheckedDrawsLossesAndNamesWhatRowsStandFor) {
+  PageText text{.title = "run"};
+  text.notes.checks = {{"the gradients agree", true}, {"a rank needs <more>", false}};
+  text.notes.charts = {{.title = "loss", .unit_of_x = "step", .values = {2, 1}}};
+  text.tables = {{"Ranked", {"#"}, {{"1"}, {"base"}, {"2"}}, {0, -1}}};
+  text.one_of_them = true;
+  const std::string page = html_page(text, {});
+  for (const char* part :
+       {"<p class=\"passed\">✓ the gradients agree</p>",
+        "<p class=\"failed\">✗ a rank needs &lt;more&gt;</p>", "<figcaption>loss</figcaption>",
+        "<tr data-timeline=\"0\"><td>1</td></tr>", "<tr><td>base</td></tr>", "<tr><td>2</td></tr>",
+        "{\"one_of_them\":true,\"timelines\":[]}"})
+    EXPECT_THAT(page, HasSubstr(part));
 }
 
 TEST(Page, AsksForNothingOutsideItself) {

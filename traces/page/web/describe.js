@@ -27,7 +27,7 @@ const Describe = (() => {
   /// "B m2 s3 on rank 3", "the message of F m4 s0 from rank 0", "REDUCE_GRAD".
   function reference(model, row, number) {
     const i = number - 1;
-    if (row === Model.ROW_ACTION) return `${Model.nameOf(model, i)} on rank ${model.actions.rank[i]}`;
+    if (row === Model.ROW_ACTION) return `${Model.nameOf(model, i)} on ${Model.rankName(model, model.actions.rank[i])}`;
     if (row === Model.ROW_MESSAGE) return messageText(model, i);
     if (row === Model.ROW_MEMBER) return `${model.facts.kinds[model.members.kind[i]]} s${model.members.stage[i]}`;
     return "";
@@ -36,7 +36,7 @@ const Describe = (() => {
   function messageText(model, m) {
     const msgs = model.messages, kind = Paint.isGradient(model, m) ? "gradient" : "activation";
     const what = model.facts.kinds[msgs.kind[m]] === "SEND" ? "message" : `${kind} m${msgs.microBatch[m]}`;
-    return `${what} from rank ${msgs.from[m]} to rank ${msgs.to[m]}`;
+    return `${what} from ${Model.rankName(model, msgs.from[m])} to ${Model.rankName(model, msgs.to[m])}`;
   }
 
   function cause(model, b) {
@@ -55,7 +55,7 @@ const Describe = (() => {
     for (const m of model.takenBy.of(i)) said.push(["input", transfer(model, m)]);
     for (const m of model.sentBy.of(i)) said.push(["output", transfer(model, m)]);
     if (model.path.isOn[i]) said.push(["critical path", "a longer action here makes the step longer"]);
-    return {title: `${Model.nameOf(model, i)} · rank ${a.rank[i]}`, lines: said};
+    return {title: `${Model.nameOf(model, i)} · ${Model.rankName(model, a.rank[i])}`, lines: said};
   }
 
   function transfer(model, m) {
@@ -75,7 +75,7 @@ const Describe = (() => {
     const said = [["time", `${Units.time(b.end[i] - b.start[i])}, ${between(b.start[i], b.end[i])}`],
                   ["cause", cause(model, i)]];
     if (b.waiting[i] > 0) said.push(["holds up", Model.nameOf(model, b.waiting[i] - 1)]);
-    return {title: `idle · rank ${mark.rank}`, lines: said};
+    return {title: `idle · ${Model.rankName(model, mark.rank)}`, lines: said};
   }
 
   /// Of a rank that did not finish: where it stands, and for whom it waits.
@@ -86,7 +86,7 @@ const Describe = (() => {
       if (step.rank === mark.rank)
         said.push(["in a cycle", `${step.name} waits for ${step.waits_for} on rank ${step.other_rank}`]);
     }
-    return {title: `stuck · rank ${mark.rank}`, lines: said};
+    return {title: `stuck · ${Model.rankName(model, mark.rank)}`, lines: said};
   }
 
   /// "m3–m6, m9 of stage 2".
@@ -123,7 +123,7 @@ const Describe = (() => {
       const kept = alive.reduce((sum, each) => sum + each.bytes, 0);
       said.push(["", `${Units.bytes(kept)} of these, ${Units.bytes(peak.other_bytes)} for the running action and the rest`]);
     }
-    return {title: `memory · rank ${mark.rank}`, lines: said};
+    return {title: `memory · ${Model.rankName(model, mark.rank)}`, lines: said};
   }
 
   /// Into an element, as text.

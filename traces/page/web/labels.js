@@ -88,7 +88,8 @@ const Labels = (() => {
       const size = Math.min(12, Math.max(9, view.pitch() - 1));
       context.font = `${size}px ${FONT}`;
       context.fillStyle = row === 0 ? colours.ink : colours.quiet;
-      const name = scene.timelines.length > 1 ? `${rank} ${"AB"[row]}` : `rank ${rank}`;
+      const own = Model.rankName(timeline.model, rank);
+      const name = scene.timelines.length > 1 ? `${own.slice(5)} ${"AB"[row]}` : own;
       context.fillText(name, 8, top + Math.max(view.bar, size) / 2);
       if (view.strip() >= 9 && row === 0) {
         context.font = `9px ${FONT}`;

@@ -31,7 +31,7 @@ const Legend = (() => {
     if (model.messages.count > 0) element.append(entry(colours.activation, "activation", null),
                                                  entry(colours.gradient, "gradient", null));
     element.append(entry(colours.path, "critical path", null));
-    if (scene.timelines.length > 1) element.append(entry(colours.longer, "longer than in A", null),
+    if (model.actions.other) element.append(entry(colours.longer, "longer than in A", null),
                                                    entry(colours.shorter, "shorter", null));
   }
 

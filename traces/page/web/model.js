@@ -131,7 +131,7 @@ const Model = (() => {
     let most = 0;
     for (const each of value) most = Math.max(most, each);
     return {
-      begin, time: columns["memory.time"], value, most, bytes: columns["memory.bytes"],
+      begin, time: columns["memory.time"], value, most, ownMost: most, bytes: columns["memory.bytes"],
       activations: columns["memory.activations"], hasBytes: facts.has_bytes, peaks: facts.peaks,
       alive: (rank) => Array.from({length: aliveBegin[rank + 1] - aliveBegin[rank]}, (_, n) => {
         const i = aliveBegin[rank] + n;
@@ -164,6 +164,17 @@ const Model = (() => {
       bubbles: bubbles(columns, acts), path: path(columns, acts), memory: memory(columns, facts),
     };
   }
+
+  /// Memory of timelines beside each other as tall as its part of the most that any of them holds,
+  /// where all of it is of one unit.
+  function shareScale(models) {
+    const own = models.map(({memory}) => memory.ownMost);
+    const isOneUnit = models.every(({memory}) => memory.hasBytes === models[0].memory.hasBytes);
+    models.forEach(({memory}, n) => { memory.most = isOneUnit ? Math.max(...own) : own[n]; });
+  }
+
+  /// "rank 3": a trace may hold some of a job's ranks alone.
+  const rankName = (model, row) => `rank ${model.facts.rank_numbers[row]}`;
 
   /// "F m3 s1", "F m7 s0 + B m3 s7", "OPT": as in our traces.
   function nameOf(model, i) {
@@ -202,5 +213,5 @@ const Model = (() => {
     return from;
   }
 
-  return {LOOKS, ROW_ACTION, ROW_MESSAGE, ROW_MEMBER, build, nameOf, actionAt, bubbleAt, firstEndingAfter};
+  return {LOOKS, ROW_ACTION, ROW_MESSAGE, ROW_MEMBER, build, shareScale, nameOf, rankName, actionAt, bubbleAt, firstEndingAfter};
 })();

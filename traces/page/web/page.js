@@ -7,6 +7,7 @@ const Page = (() => {
   const TOGGLES = {path: "showPath", arrows: "showArrows", difference: "showDifference"};
   const VIEW_TOGGLES = {memory: "showMemory", lanes: "showMessages"};
   let scene, view, bars, over, overview, frameAsked = false, barsStale = true, overviewImage = null;
+  let data, loaded = [];
 
   function timelineOf(model) {
     const membersOf = Array.from({length: model.ranks}, () => []);
@@ -18,28 +19,59 @@ const Page = (() => {
             longestMessage: longest, membersOf, lit: null};
   }
 
-  async function load() {
-    const facts = JSON.parse(byId("facts").textContent), timelines = [];
-    for (const [n, each] of facts.timelines.entries()) {
-      const columns = await Decode.columns(each.columns, byId(`columns-${n}`).textContent.trim());
-      timelines.push(timelineOf(Model.build(each, columns)));
+  /// Read when it is first asked for: a page may hold more timelines than it shows at once.
+  async function load(n) {
+    if (!loaded[n]) {
+      const facts = data.timelines[n];
+      const columns = await Decode.columns(facts.columns, byId(`columns-${n}`).textContent.trim());
+      loaded[n] = timelineOf(Model.build(facts, columns));
     }
-    return timelines;
+    return loaded[n];
+  }
+
+  /// The timelines with these numbers and nothing else; one or two.
+  async function show(numbers) {
+    const timelines = [];
+    for (const n of numbers) timelines.push(await load(n));
+    scene = {timelines, numbers, selected: null, hovered: null, followed: null, found: null,
+             foundAt: -1, showPath: false, showArrows: false, tooMany: false,
+             showDifference: true};
+    const models = timelines.map((each) => each.model);
+    view = View.make(models);
+    view.showMemory = models.some((model) => model.memory.most > 0);
+    Model.shareScale(models);
+    document.querySelector('[data-do="difference"]').hidden = !models[0].actions.other;
+    for (const each of timelines) each.lit = null;
+  }
+
+  /// Other timelines of a page that offers several.
+  async function choose(numbers) {
+    await show(numbers);
+    byId("query").value = "";
+    say("");
+    setHeight();
+    resize();
+    view.fitRows();
+    showToggles();
+    recolour();
+    select(null);
+    paintNow();
   }
 
   async function start() {
-    scene = {timelines: await load(), selected: null, hovered: null, followed: null, found: null,
-             foundAt: -1, showPath: false, showArrows: false, tooMany: false,
-             showDifference: true};
+    data = JSON.parse(byId("facts").textContent);
+    if (data.timelines.length === 0) {
+      document.documentElement.dataset.still = "1";
+      document.documentElement.dataset.ready = "1";
+      return;
+    }
     bars = byId("bars").getContext("2d", {alpha: false});
     over = byId("over").getContext("2d");
     overview = byId("overview").getContext("2d");
-    const tallest = scene.timelines.reduce((a, b) => a.model.end > b.model.end ? a : b).model;
-    view = View.make(tallest, scene.timelines.length);
-    view.showMemory = scene.timelines.some((each) => each.model.memory.most > 0);
-    document.querySelector('[data-do="difference"]').hidden = scene.timelines.length < 2;
+    await show(data.one_of_them ? [0] : data.timelines.map((_, n) => n));
     Theme.read();
     Input.attach(api);
+    Choose.attach(api);
     setHeight();
     new ResizeObserver(resize).observe(byId("chart"));
     addEventListener("resize", setHeight);
@@ -254,7 +286,7 @@ const Page = (() => {
   const say = (text) => { byId("said").textContent = text; };
 
   const api = {
-    byId, markAt, hover, select, follow, find, next, step, toggle, clear, redraw, light,
+    byId, choose, markAt, hover, select, follow, find, next, step, toggle, clear, redraw, light,
     describe: (mark) => Describe.lines(scene, mark),
     view: () => view, scene: () => scene,
     change: (what) => { what(view); byId("tip").hidden = true; redraw(); },

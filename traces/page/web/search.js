@@ -38,9 +38,9 @@ const Search = (() => {
       one.kind = a.kind[i];
       one.stage = a.stage[i];
       one.microBatch = a.microBatch[i];
-      one.rank = a.rank[i];
+      one.rank = model.facts.rank_numbers[a.rank[i]];
       const other = a.partner.get(i);
-      if (matches(one) || (other && matches({...other, rank: a.rank[i]}))) found.push(i);
+      if (matches(one) || (other && matches({...other, rank: one.rank}))) found.push(i);
     }
     return found.sort((x, y) => a.start[x] - a.start[y]);
   }

@@ -6,9 +6,10 @@ const Theme = (() => {
   const SHADES = 4;  // of a look: its rank's first stage, second, third, all others
   let current = null;
 
-  function parse(css) {
-    const hex = css.trim().replace("#", "");
-    return [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  /// A colour of page.css as it is now, light or dark: [red, green, blue].
+  function colourOf(name, probe) {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color.match(/\d+/g).slice(0, 3).map(Number);
   }
 
   /// As a pixel of image data on a little-endian machine, which all browsers run on.
@@ -17,8 +18,8 @@ const Theme = (() => {
   const text = ([r, g, b]) => `rgb(${r},${g},${b})`;
 
   function read() {
-    const style = getComputedStyle(document.documentElement);
-    const of = (name) => parse(style.getPropertyValue(`--${name}`));
+    const probe = document.head.appendChild(document.createElement("i"));
+    const of = (name) => colourOf(name, probe);
     const ground = of("ground"), looks = Model.LOOKS.map((name) => of(name));
     const causes = CAUSES.map((name) => of(`cause-${name}`));
     const luminance = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b;
@@ -37,6 +38,7 @@ const Theme = (() => {
       causes: causes.map(pixel), dimCauses: causes.map((colour) => pixel(mix(colour, ground, 0.6))),
       causeText: causes.map(text), lookText: looks.map(text),
     };
+    probe.remove();
     return current;
   }
 

@@ -6,10 +6,11 @@ const View = (() => {
   const AXIS = 22;         // at the top, for the times
   const LEAST_SPAN = 20;   // ns, across the whole width
 
-  /// `model` or the taller one of two; `rowsOfRank`: timelines drawn for each rank, 1 or 2.
-  function make(model, rowsOfRank = 1) {
+  /// Of models that are drawn one below the other for each rank; one or two.
+  function make(models) {
+    const most = (of) => Math.max(...models.map(of)), end = most((model) => model.end);
     const view = {
-      from: 0, to: model.end, end: model.end, ranks: model.ranks, rowsOfRank,
+      from: 0, to: end, end, ranks: most((model) => model.ranks), rowsOfRank: models.length,
       width: 800, height: 400, scroll: 0, bar: 20, showMemory: true, showMessages: true,
     };
 

@@ -1,0 +1,237 @@
+// pipewright report: a page about a step, or about two of them.
+#include <algorithm>
+#include <iterator>
+
+#include "core/base/error.hpp"
+#include "sim/engine.hpp"
+#include "tools/cli/arguments.hpp"
+#include "tools/cli/exit_status.hpp"
+#include "tools/cli/figures.hpp"
+#include "tools/cli/session.hpp"
+#include "tools/cli/table.hpp"
+#include "tools/commands/commands.hpp"
+#include "tools/input/step.hpp"
+#include "tools/output/comparison_page.hpp"
+#include "tools/output/step_page.hpp"
+#include "tools/output/timeline_report.hpp"
+#include "tools/output/verdict.hpp"
+#include "tools/running/result_notes.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+void save_report(const Arguments& arguments, const std::string& page, Session& session) {
+  const std::string path = *arguments.text("--out");
+  session.save(path, page);
+  session.wrote(path, "   (open it in a browser)");
+}
+
+Json report_fields(const Step& step) {
+  Json fields = figures_fields(step.figures);
+  fields["title"] = step.title;
+  return fields;
+}
+
+/// What the command was given: steps, and results that say more about them.
+struct Given {
+  std::vector<std::string> steps;
+  traces::PageNotes notes;
+};
+
+/// What is shown of one: a subject that gets stuck too, with why.
+int report_subject(const Subject& subject, traces::PageNotes notes, const Arguments& arguments,
+                   Session& session) {
+  refuse_unwhole(subject);
+  const sim::Result result = sim::simulate(subject.program, subject.costs);
+  save_report(arguments, timeline_page(subject, result.timeline, std::move(notes)), session);
+  const Terminal& terminal = session.terminal();
+  if (!session.json())
+    session.print(painted(terminal, Ink::Bold, wrapped(subject.title, terminal.width, 0)));
+  if (!result.finished) {
+    const WaitReport report = sim::check(subject.program, subject.costs);
+    if (session.json()) {
+      session.print_result(
+          {{"title", subject.title}, {"verdict", verdict_fields(subject.program, report, {})}});
+    } else {
+      session.print(verdict_text(subject.program, report, {}, terminal));
+    }
+    return kAnswerIsNo;
+  }
+  const Figures figures = figures_of(subject.program, result.timeline, subject.costs);
+  if (session.json()) {
+    Json fields = figures_fields(figures);
+    fields["title"] = subject.title;
+    session.print_result({{"steps", Json::array({fields})}});
+  } else {
+    session.print(step_headline(figures) + "\n");
+  }
+  return kDone;
+}
+
+int report_trace(const Step& step, traces::PageNotes notes, const Arguments& arguments,
+                 Session& session) {
+  save_report(arguments, step_page(step, bubbles_of(step), std::move(notes)), session);
+  const Terminal& terminal = session.terminal();
+  if (session.json()) {
+    session.print_result({{"steps", Json::array({report_fields(step)})}});
+    return kDone;
+  }
+  session.print(painted(terminal, Ink::Bold, wrapped(step.title, terminal.width, 0)) +
+                step_headline(step.figures) + "\n");
+  for (const std::string& line : lines_about(step)) session.print(wrapped(line, terminal.width, 0));
+  return kDone;
+}
+
+std::string rank_list(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text;
+}
+
+int report_two(const Step& a, const Step& b, traces::PageNotes notes, const Arguments& arguments,
+               Session& session) {
+  if (a.ranks != b.ranks) {
+    throw InputError(b.title, "",
+                     "shows ranks " + rank_list(b.ranks) + ", and " + a.title + " shows " +
+                         rank_list(a.ranks) + "; two steps are compared rank by rank");
+  }
+  const traces::Comparison comparison = compared(neutral_form(a), neutral_form(b));
+  save_report(arguments, comparison_page(a, b, comparison, std::move(notes)), session);
+  if (session.json()) {
+    session.print_result({{"steps", Json::array({report_fields(a), report_fields(b)})}});
+    return kDone;
+  }
+  const int width = session.terminal().width;
+  for (const auto& [letter, step] : {std::pair("A: ", &a), std::pair("B: ", &b)}) {
+    session.print(wrapped(letter + step->title, width, 0));
+    session.print("   " + step_headline(step->figures) + "\n");
+  }
+  return kDone;
+}
+
+Step read_one(const std::string& file, const Arguments& arguments, Session& session) {
+  if (is_trace(file)) return traced_step({file}, step_number(arguments));
+  return simulated_step(read_subject_file(file, arguments, Purpose::Predict, session));
+}
+
+bool have_a_rank_in_common(const Step& a, const Step& b) {
+  return std::any_of(a.ranks.begin(), a.ranks.end(), [&](int rank) {
+    return std::find(b.ranks.begin(), b.ranks.end(), rank) != b.ranks.end();
+  });
+}
+
+int report_files(Given given, const Arguments& arguments, Session& session) {
+  const std::vector<std::string>& files = given.steps;
+  const bool all_traces = std::all_of(files.begin(), files.end(), is_trace);
+  if (files.size() > 2 && !all_traces) {
+    throw InputError(files[2], "",
+                     "is one file too many: report shows one step or two; only the traces of one "
+                     "job's ranks may be more files");
+  }
+  const auto report_joined = [&] {
+    return report_trace(traced_step(files, step_number(arguments)), std::move(given.notes),
+                        arguments, session);
+  };
+  if (files.size() != 2) return report_joined();
+  const Step a = read_one(files[0], arguments, session);
+  const Step b = read_one(files[1], arguments, session);
+  // Traces of different ranks are of one job.
+  if (all_traces && !have_a_rank_in_common(a, b)) return report_joined();
+  return report_two(a, b, std::move(given.notes), arguments, session);
+}
+
+/// Results and no step: what was printed, without a timeline.
+int report_results(const Given& given, const Arguments& arguments, Session& session) {
+  traces::PageText text;
+  text.title = arguments.positionals().front();
+  text.notes = given.notes;
+  save_report(arguments, traces::html_page(text, {}), session);
+  if (session.json()) {
+    session.print_result({{"steps", Json::array()}});
+    return kDone;
+  }
+  for (const traces::PageCheck& check : given.notes.checks)
+    session.print(wrapped(check.text, session.terminal().width, 0));
+  return kDone;
+}
+
+void add_notes(traces::PageNotes from, traces::PageNotes& to) {
+  std::move(from.checks.begin(), from.checks.end(), std::back_inserter(to.checks));
+  std::move(from.charts.begin(), from.charts.end(), std::back_inserter(to.charts));
+  std::move(from.tables.begin(), from.tables.end(), std::back_inserter(to.tables));
+}
+
+Given given_files(const Arguments& arguments) {
+  Given given;
+  for (const std::string& file : arguments.positionals()) {
+    if (is_result(file)) {
+      add_notes(read_result_notes(file), given.notes);
+    } else {
+      given.steps.push_back(file);
+    }
+  }
+  return given;
+}
+
+int run_report(const Arguments& arguments, Session& session) {
+  if (!arguments.has("--out"))
+    throw InputError("--out: say where the page goes: pipewright report A -o report.html");
+  if (arguments.has("--schedule") && !arguments.positionals().empty())
+    throw InputError("give files or --schedule, not both");
+  Given given = given_files(arguments);
+  const std::vector<std::string>& files = given.steps;
+  const bool traces = !files.empty() && std::all_of(files.begin(), files.end(), is_trace);
+  const bool any_trace = std::any_of(files.begin(), files.end(), is_trace);
+  if (traces)
+    refuse_flags(arguments, subject_flags(),
+                 "belongs to what is simulated; a trace brings its own times");
+  if (!any_trace) refuse_flags(arguments, {step_flag()}, "belongs to traces");
+  if (files.size() > 1 || traces) return report_files(std::move(given), arguments, session);
+  if (files.empty() && !arguments.positionals().empty())
+    return report_results(given, arguments, session);
+  const Subject subject =
+      files.empty() ? read_subject(arguments, Purpose::Predict, session)
+                    : read_subject_file(files.front(), arguments, Purpose::Predict, session);
+  return report_subject(subject, std::move(given.notes), arguments, session);
+}
+
+}  // namespace
+
+Command report_command() {
+  Command command;
+  command.name = "report";
+  command.summary = "make one interactive page about a step, or about two beside each other";
+  command.description =
+      "A step is a plan, an order or a schedule, which is simulated as simulate does it, or a "
+      "trace of Pipewright or of PyTorch's ranks (a folder, or a file each), which is read as "
+      "analyze does it. Of two the page shows the timelines one below the other, and the "
+      "difference of each action; two traces of different ranks are one step. The page asks for "
+      "nothing from a network (docs/page.md). What run or tune printed with --json adds losses and "
+      "verification, or the ranked table. Exit status 1: the one step gets stuck; the page "
+      "shows where, and why.";
+  command.examples = {
+      {"report examples/plan.json -o report.html", "what a plan's step will look like"},
+      {"report examples/sim.trace.json examples/real.trace.json -o report.html",
+       "a prediction and a run, action by action"},
+      {"report examples/order.csv examples/order.csv --cost F=1ms,B=2ms -o report.html",
+       "two orders with the same costs"},
+  };
+  command.positionals = {subject_file()};
+  command.positionals.front().help =
+      "one step or two: plans, orders, traces (.json or .json.gz, or a folder of them); more "
+      "files are the traces of one job's ranks; and results of --json";
+  command.positionals.front().most = kAnyNumber;
+  command.flags = subject_flags();
+  command.flags.push_back(step_flag());
+  command.flags.push_back({.group = "Output",
+                           .name = "--out",
+                           .argument = "FILE",
+                           .help = "where the page goes",
+                           .short_name = 'o',
+                           .is_file = true,
+                           .writes = Writes::File});
+  command.run = run_report;
+  return command;
+}
+
+}  // namespace pipewright::tools

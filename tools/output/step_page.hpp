@@ -1,0 +1,44 @@
+// The page about one step, simulated, run or traced: its timeline, and tables that say the same in
+// numbers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/program/wait_for.hpp"
+#include "core/timeline/timeline.hpp"
+#include "tools/input/step.hpp"
+#include "traces/analysis/bubbles.hpp"
+#include "traces/page/page.hpp"
+
+namespace pipewright::tools {
+
+/// Refers to what it shows; that has to live as long.
+struct StepView {
+  std::string title;
+  std::vector<std::string> facts;  // a line each
+  const Program& program;
+  const Timeline& timeline;
+  const CostTable& costs;
+  const Figures& figures;
+  const traces::BubbleReport& bubbles;
+  std::vector<int> ranks;                 // numbers of the rows; empty: 0, 1, …
+  std::optional<WaitReport> stuck;        // of a step that got stuck
+  traces::PageNotes notes;                // stand before its own tables
+  std::vector<traces::PageTable> tables;  // stand after them
+};
+
+/// `others`: timelines that the notes' tables offer instead of its own, numbered from 1.
+std::string step_page(const StepView& view, std::vector<traces::PageData> others = {});
+/// The parts of that page.
+std::vector<traces::PageTable> step_tables(const StepView& view);
+std::string step_headline(const Figures& figures);
+traces::PageData step_data(const StepView& view);
+
+/// Of a trace with what was done to it: waiting taken out of slices, clocks set right.
+std::string step_page(const Step& step, const traces::BubbleReport& bubbles,
+                      traces::PageNotes notes = {});
+std::vector<std::string> lines_about(const Step& step);
+
+}  // namespace pipewright::tools
