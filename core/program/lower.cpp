@@ -70,6 +70,24 @@ void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
   }
 }
 
+/// Throws InputError for what ranks that update at different times cannot do together.
+void refuse_asynchronous(const Program& program, const LowerOptions& options) {
+  if (!program.asynchronous) return;
+  if (options.clips)
+    throw InputError(
+        "the ranks of an asynchronous schedule update at different times, so their "
+        "gradients have no common norm to clip; set clip_grad_norm to 0");
+  if (!options.tied.empty())
+    throw InputError(
+        "the ranks of an asynchronous schedule update at different times, so they cannot share "
+        "the weights of a tied head; take a synchronous schedule, or an untied head");
+  if (program.sharding.divides_gradients())
+    throw InputError(
+        "the replicas of an asynchronous schedule cannot divide gradients or weights among them "
+        "(ZeRO stage " +
+        std::to_string(program.sharding.zero) + "); take a synchronous schedule, or ZeRO stage 1");
+}
+
 }  // namespace
 
 Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& options) {
@@ -86,28 +104,24 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
   program.devices = order.devices;
   program.sharding = options.sharding == Sharding{} ? order.sharding : options.sharding;
   program.fragment = options.fragment;
+  const lowering::Updates updates{.wanted = options.optimizer,
+                                  .sharded = options.sharded,
+                                  .sharding = program.sharding,
+                                  .clips = options.clips,
+                                  .early = policy.issue == Issue::Stream,
+                                  .tied = options.tied};
+  if (lowering::lower_at_once(order, updates, program)) {
+    program.transfers_added = true;
+    lowering::connect_ranks(program);
+    // Without these and without calls there is no collective.
+    if (options.clips || !options.tied.empty() || !order.calls.empty())
+      find_collectives(order, program);
+    return program;
+  }
   program.transfers_added = !order.has_transfers();
   program.asynchronous = names_versions(order);
-  if (options.clips && program.asynchronous)
-    throw InputError(
-        "the ranks of an asynchronous schedule update at different times, so their "
-        "gradients have no common norm to clip; set clip_grad_norm to 0");
-  if (!options.tied.empty() && program.asynchronous)
-    throw InputError(
-        "the ranks of an asynchronous schedule update at different times, so they cannot share "
-        "the weights of a tied head; take a synchronous schedule, or an untied head");
-  if (program.sharding.divides_gradients() && program.asynchronous)
-    throw InputError(
-        "the replicas of an asynchronous schedule cannot divide gradients or weights among them "
-        "(ZeRO stage " +
-        std::to_string(program.sharding.zero) + "); take a synchronous schedule, or ZeRO stage 1");
+  refuse_asynchronous(program, options);
   {
-    const lowering::Updates updates{.wanted = options.optimizer,
-                                    .sharded = options.sharded,
-                                    .sharding = program.sharding,
-                                    .clips = options.clips,
-                                    .early = policy.issue == Issue::Stream,
-                                    .tied = options.tied};
     lowering::Draft draft = lowering::list_instructions(order, updates);
     lowering::arrange(draft, policy, static_cast<std::size_t>(devices_of_rank(order.devices)));
     concatenate(draft, order, program);

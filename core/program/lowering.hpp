@@ -88,6 +88,11 @@ class PartLists {
   Table whole_;  // the one computation of actions without parts, beside one with parts in a pair
 };
 
+/// The steps 1, 2, 4 and 6 together, for an order of computations alone whose transfers match as
+/// they are added, as the registry's do; there is nothing for 3 and 7. False, with the Program as
+/// it was: the order or the policy is not like that. O(instructions), in two walks along the lists.
+bool lower_at_once(const Order& order, const Updates& updates, Program& program);
+
 /// 1. Which instructions, in which order (§1.1).
 Draft list_instructions(const Order& order, const Updates& updates);
 /// The rest of 1, once the order's own instructions and its transfers are listed.

@@ -208,6 +208,42 @@ TEST(Lanes, AreNumberedByTheirFirstInstruction) {
             "1:compute(4) 1:1RECV_F0(1) 1:1RECV_F1(1) 1:1SEND_B0(1) 1:1SEND_B1(1) ");
 }
 
+/// What lowering adds and connects in one walk (lowering_merge.cpp) is what it finds in the list
+/// that names every transfer, which it takes step by step.
+TEST(Lower, InOneWalkAsStepByStep) {
+  // 1F1B; two stages a rank in V shape; a stage of its own rank as neighbour, with I and W; a pair.
+  for (const std::string_view csv :
+       {k1F1B,
+        std::string_view("0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2B0,2F1,1B0,2B1,1B1\n"),
+        std::string_view(
+            "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,2F0,2I0,1I0,1F1,2W0,2F1,2I1,1I1,1W0,2W1,1W1\n"),
+        std::string_view("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n")}) {
+    const Order order = read_order_csv(csv, "order.csv");
+    for (const CommPolicyPreset& preset : comm_policy_presets()) {
+      if (preset.policy.post == Post::Deferred || preset.policy.run_order != RunOrder::AsLowered)
+        continue;
+      const Program once = lower(order, preset.policy);
+      const Program steps = lower(with_transfers(order), preset.policy);
+      EXPECT_EQ(listing(once), listing(steps));
+      ASSERT_EQ(once.code.size(), steps.code.size());
+      EXPECT_EQ(once.extra_inputs, steps.extra_inputs);
+      EXPECT_EQ(once.routes.size(), steps.routes.size());
+      for (InstructionId id = 0; id < once.code.size(); ++id) {
+        const Instruction &a = once.code[id], &b = steps.code[id];
+        EXPECT_TRUE(a.flags == b.flags && a.link == b.link && a.route == b.route)
+            << preset.name << " " << once.text(id) << " in " << csv;
+      }
+    }
+  }
+}
+
+/// What they would send goes to nobody.
+TEST(Lower, StagesThatNoRankComputes) {
+  Order order = read_order_csv("0F0,0B0\n2F0,2B0\n", "order.csv");
+  order.placement = Placement::explicit_stages({RankId(0), RankId(-1), RankId(1)}, 2);
+  EXPECT_EQ(listing(lower(order, CommPolicy{})).substr(0, 7), "0F0 0B0");
+}
+
 TEST(Lanes, ReceivesPostedAtTheStartComeFirstInTheirQueue) {
   CommPolicy policy{.channel = Channel::Rank, .post = Post::AtStart};
   const Program program = lowered(k1F1B, policy);
