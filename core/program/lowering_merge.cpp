@@ -10,6 +10,7 @@
 namespace pipewright::lowering {
 namespace {
 
+constexpr std::size_t kMostAddedToRank = 3;  // REDUCE_TIED, REDUCE_NORM, OPT
 constexpr std::uint64_t kEnded = std::numeric_limits<std::uint64_t>::max();
 
 /// When an action is taken, beside those of all ranks.
@@ -32,7 +33,6 @@ class Merging {
   }
 
   void run() {
-    constexpr std::size_t kMostAddedToRank = 3;  // REDUCE_TIED, REDUCE_NORM, OPT
     const std::size_t ranks = order_.begin.size();
     program_.code.reserve(order_.instructions + (updates_.wanted ? kMostAddedToRank * ranks : 0));
     program_.rank_begin.push_back(0);
@@ -220,7 +220,6 @@ bool lower_at_once(const Order& order, const Updates& updates, Program& program)
       !order.parts.empty() || (updates.wanted && order.placement.looks_at_micro_batch()))
     return false;
   std::optional<NumberedOrder> numbered = number_passes(order);
-  constexpr std::size_t kMostAddedToRank = 3;
   if (!numbered || numbered->instructions + kMostAddedToRank * order.ranks.size() >= kNoInstruction)
     return false;
   Merging(*numbered, updates, program).run();

@@ -104,10 +104,8 @@ TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {
 }
 
 TEST(EstimatedJob, AskedForAPlanThatRunsItNamesTheFasterOneThatDoesNot) {
-  Job job = job_of("megatron-7.5b", "dgx-a100", 16, 4);
-  job.strategy.mp_degree = {"2"};
-  job.strategy.cp_degree = {"1", "2"};
-  job.strategy.use_sequence_parallel = {"true"};  // beside which cp is planned, not run
+  Job job = job_of("mixtral-8x7b", "dgx-h100", 32, 4);
+  job.strategy.mp_degree = {"1", "2"};  // beside which experts are planned, not run
   SearchOptions options;
   options.only_executable = true;
   const SearchResult open = searched(job), runs = searched(job, options);

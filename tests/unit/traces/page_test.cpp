@@ -28,7 +28,7 @@ TEST(Page, HoldsWhatItWasGivenInOrder) {
   for (const char* part :
        {"<h1>1f1b</h1>", "<p class=\"main\">step 3 ms</p>", "<p>costs: F=1</p>",
         "<pre>DEADLOCK\n  rank 0</pre>", "<canvas", "<h2>Ranks</h2>", "<th>busy</th>",
-        "<td>2 ms</td>", "{\"one_of_them\":false,\"timelines\":[{\"ranks\":1}]}",
+        "<td>2 ms</td>", "{\"timelines\":[{\"ranks\":1}],\"one_of_them\":false}",
         "eJwDAAAAAAE=", "</html>"}) {
     const std::size_t found = page.find(part, at);
     ASSERT_NE(found, std::string::npos) << part;
@@ -47,7 +47,7 @@ TEST(Page, SaysWhatWasCheckedDrawsLossesAndNamesWhatRowsStandFor) {
        {"<p class=\"passed\">✓ the gradients agree</p>",
         "<p class=\"failed\">✗ a rank needs &lt;more&gt;</p>", "<figcaption>loss</figcaption>",
         "<tr data-timeline=\"0\"><td>1</td></tr>", "<tr><td>base</td></tr>", "<tr><td>2</td></tr>",
-        "{\"one_of_them\":true,\"timelines\":[]}"})
+        "{\"timelines\":[],\"one_of_them\":true}"})
     EXPECT_THAT(page, HasSubstr(part));
 }
 
