@@ -99,9 +99,11 @@ const Page = (() => {
     const box = byId("chart").getBoundingClientRect(), ratio = devicePixelRatio || 1;
     view.width = Math.max(200, Math.floor(box.width));
     view.height = Math.max(120, Math.floor(box.height));
+    const width = Math.round(view.width * ratio), height = Math.round(view.height * ratio);
     for (const canvas of [bars.canvas, over.canvas]) {
-      canvas.width = Math.round(view.width * ratio);
-      canvas.height = Math.round(view.height * ratio);
+      if (canvas.width === width && canvas.height === height) continue;  // to set it empties it
+      canvas.width = width;
+      canvas.height = height;
     }
     overview.canvas.width = view.width;
     overview.canvas.height = 26;
