@@ -51,12 +51,7 @@ void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
         if (joins) program.joined.emplace_back(id, in.link);
         in.link = kNoInstruction;
       }
-      if (!transfer || policy.issue == Issue::Inline) in.flags |= Instruction::kOnComputeLane;
-      if (!transfer && after_run && policy.issue == Issue::Grouped)
-        in.flags |= Instruction::kJoinsRun;
-      if (is_recv(in.kind) && !is_call(in.kind) && policy.issue == Issue::Stream &&
-          policy.post == Post::AtStart)
-        in.flags |= Instruction::kAtStart;
+      in.flags |= lowering::flags_by_place(policy, in.kind, after_run);
       after_run = transfer;
       if (!draft.versions.empty()) {
         program.versions.resize(id, -1);

@@ -93,6 +93,19 @@ class PartLists {
 /// it was: the order or the policy is not like that. O(instructions), in two walks along the lists.
 bool lower_at_once(const Order& order, const Updates& updates, Program& program);
 
+/// What the kind of an instruction and its place alone say of its lane and start (§1.2, §2);
+/// `after_run`: of transfers.
+inline std::uint8_t flags_by_place(const CommPolicy& policy, ActionKind kind, bool after_run) {
+  const bool transfer = is_transfer(kind);
+  std::uint8_t flags = 0;
+  if (!transfer || policy.issue == Issue::Inline) flags |= Instruction::kOnComputeLane;
+  if (!transfer && after_run && policy.issue == Issue::Grouped) flags |= Instruction::kJoinsRun;
+  if (is_recv(kind) && !is_call(kind) && policy.issue == Issue::Stream &&
+      policy.post == Post::AtStart)
+    flags |= Instruction::kAtStart;
+  return flags;
+}
+
 /// 1. Which instructions, in which order (§1.1).
 Draft list_instructions(const Order& order, const Updates& updates);
 /// The rest of 1, once the order's own instructions and its transfers are listed.

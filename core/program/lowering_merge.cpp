@@ -24,13 +24,9 @@ class Merging {
       : order_(order),
         updates_(updates),
         program_(program),
-        grouped_(program.policy.issue == Issue::Grouped),
-        last_route_(2 * static_cast<std::size_t>(program.stages)) {
-    if (program.policy.issue == Issue::Inline) transfer_flags_ = Instruction::kOnComputeLane;
-    receive_flags_ = transfer_flags_;
-    if (program.policy.issue == Issue::Stream && program.policy.post == Post::AtStart)
-      receive_flags_ |= Instruction::kAtStart;
-  }
+        send_flags_(flags_by_place(program.policy, ActionKind::SendF, false)),
+        receive_flags_(flags_by_place(program.policy, ActionKind::RecvF, false)),
+        last_route_(2 * static_cast<std::size_t>(program.stages)) {}
 
   void run() {
     const std::size_t ranks = order_.begin.size();
@@ -121,7 +117,7 @@ class Merging {
     std::uint32_t& place = place_of(forward, a.stage, a.micro_batch);
     Instruction in;
     in.kind = forward ? ActionKind::SendF : ActionKind::SendB;
-    in.flags = transfer_flags_;
+    in.flags = send_flags_;
     in.stage = a.stage;
     in.micro_batch = a.micro_batch;
     in.route = route_of(forward, a.stage, a.edge);
@@ -162,8 +158,7 @@ class Merging {
   Instruction& on_lane(ActionKind kind) {
     Instruction& in = program_.code.emplace_back();
     in.kind = kind;
-    in.flags = Instruction::kOnComputeLane;
-    if (after_run_ && grouped_) in.flags |= Instruction::kJoinsRun;
+    in.flags = flags_by_place(program_.policy, kind, after_run_);
     after_run_ = false;
     return in;
   }
@@ -202,8 +197,7 @@ class Merging {
   NumberedOrder& order_;
   const Updates& updates_;
   Program& program_;
-  const bool grouped_;
-  std::uint8_t transfer_flags_ = 0, receive_flags_ = 0;
+  const std::uint8_t send_flags_, receive_flags_;
   std::vector<Stream> streams_;                              // into the rank at hand
   bool after_run_ = false;                                   // of transfers
   bool has_gradients_ = false;                               // the rank at hand computes some

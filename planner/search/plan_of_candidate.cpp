@@ -14,7 +14,6 @@
 #include "planner/plans/executable.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/building.hpp"
-#include "planner/search/job_costs.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
@@ -315,13 +314,12 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   return plan;
 }
 
-Plan plan_of_row(const Job& job, const Profile* profile, int cores, const SearchResult& result,
+Plan plan_of_row(const Job& job, const ConfigurationCosts& costs, const SearchResult& result,
                  std::size_t row) {
   SearchResult first;
   first.ranked = {result.ranked.at(row)};
   first.baselines = result.baselines;
-  const auto costs = costs_of_job(job, profile, cores);
-  return plan_of_candidate(job, *costs, first, costs->memory_limit());
+  return plan_of_candidate(job, costs, first, costs.memory_limit());
 }
 
 }  // namespace pipewright::planner

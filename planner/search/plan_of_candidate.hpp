@@ -6,12 +6,12 @@
 
 namespace pipewright::planner {
 
-/// result.ranked[row] as if it had won: a plan with its own stages, costs and order.
-Plan plan_of_row(const Job& job, const Profile* profile, int cores, const SearchResult& result,
-                 std::size_t row);
-
 /// result.ranked[0] as a plan. `memory_limit` is the one that was searched under, 0: none.
 Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const SearchResult& result,
                        Bytes memory_limit);
+/// result.ranked[row] as if it had won, under the limit of `costs`: a plan with its own stages,
+/// costs and order.
+Plan plan_of_row(const Job& job, const ConfigurationCosts& costs, const SearchResult& result,
+                 std::size_t row);
 
 }  // namespace pipewright::planner

@@ -105,4 +105,9 @@ void Session::wrote(const std::filesystem::path& path, std::string_view more) {
   if (path != "-") note("wrote " + path.string() + std::string(more));
 }
 
+void Session::save_page(const std::filesystem::path& path, std::string_view html) {
+  save(path, html);
+  wrote(path, "   (open it in a browser)");
+}
+
 }  // namespace pipewright::tools

@@ -51,6 +51,8 @@ class Session {
   void save(const std::filesystem::path& path, std::string_view bytes);
   /// Notes that a file was written, with `more` after its name; not of standard output.
   void wrote(const std::filesystem::path& path, std::string_view more = "");
+  /// save() and wrote() of a page for a browser.
+  void save_page(const std::filesystem::path& path, std::string_view html);
   /// A flag names "-": standard output is that file's alone, and text goes to standard error.
   void give_stdout_to_a_file() { stdout_is_a_file_ = true; }
 

@@ -174,8 +174,7 @@ void save_files(const Step& step, const traces::BubbleReport& report,
                 const std::optional<TracedCosts>& traced, const Arguments& arguments,
                 Session& session) {
   if (const auto path = arguments.text("--html")) {
-    session.save(*path, step_page(step, report));
-    session.wrote(*path, "   (open it in a browser)");
+    session.save_page(*path, step_page(step, report));
   }
   if (const auto path = arguments.text("--out")) {
     session.save(*path, write_order_csv(*step.order));
@@ -209,7 +208,7 @@ std::vector<Flag> trace_flags() {
 }
 
 Step read_trace_step(const std::vector<std::string>& files, const Arguments& arguments) {
-  Step step = traced_step(files, step_number(arguments));
+  Step step = traced_step(choose_step(read_trace_files(files), step_number(arguments)));
   if (asks_for_order(arguments)) step.order = order_of_trace(step.read->joined.trace, kAnOrder);
   return step;
 }

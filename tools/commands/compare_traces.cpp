@@ -46,9 +46,8 @@ int compare_traces(const std::string& first, const std::string& second, const Ar
     save_fitted(arguments, *fit, session);
   }
   if (const auto path = arguments.text("--html")) {
-    session.save(*path,
-                 comparison_page(step_of_trace(predicted), step_of_trace(measured), comparison));
-    session.wrote(*path, "   (open it in a browser)");
+    session.save_page(
+        *path, comparison_page(step_of_trace(predicted), step_of_trace(measured), comparison));
   }
   const double bubble = comparison.bubble.difference();
   if (session.json()) {

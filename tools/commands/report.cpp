@@ -1,6 +1,7 @@
 // pipewright report: a page about a step, or about two of them.
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "sim/engine.hpp"
@@ -21,20 +22,19 @@ namespace pipewright::tools {
 namespace {
 
 void save_report(const Arguments& arguments, const std::string& page, Session& session) {
-  const std::string path = *arguments.text("--out");
-  session.save(path, page);
-  session.wrote(path, "   (open it in a browser)");
+  session.save_page(*arguments.text("--out"), page);
 }
 
-Json report_fields(const Step& step) {
-  Json fields = figures_fields(step.figures);
-  fields["title"] = step.title;
+Json report_fields(const std::string& title, const Figures& figures) {
+  Json fields = figures_fields(figures);
+  fields["title"] = title;
   return fields;
 }
 
 /// What the command was given: steps, and results that say more about them.
 struct Given {
   std::vector<std::string> steps;
+  bool all_traces = true, any_trace = false;  // of the steps
   traces::PageNotes notes;
 };
 
@@ -59,9 +59,7 @@ int report_subject(const Subject& subject, traces::PageNotes notes, const Argume
   }
   const Figures figures = figures_of(subject.program, result.timeline, subject.costs);
   if (session.json()) {
-    Json fields = figures_fields(figures);
-    fields["title"] = subject.title;
-    session.print_result({{"steps", Json::array({fields})}});
+    session.print_result({{"steps", Json::array({report_fields(subject.title, figures)})}});
   } else {
     session.print(step_headline(figures) + "\n");
   }
@@ -73,7 +71,7 @@ int report_trace(const Step& step, traces::PageNotes notes, const Arguments& arg
   save_report(arguments, step_page(step, bubbles_of(step), std::move(notes)), session);
   const Terminal& terminal = session.terminal();
   if (session.json()) {
-    session.print_result({{"steps", Json::array({report_fields(step)})}});
+    session.print_result({{"steps", Json::array({report_fields(step.title, step.figures)})}});
     return kDone;
   }
   session.print(painted(terminal, Ink::Bold, wrapped(step.title, terminal.width, 0)) +
@@ -98,7 +96,8 @@ int report_two(const Step& a, const Step& b, traces::PageNotes notes, const Argu
   const traces::Comparison comparison = compared(neutral_form(a), neutral_form(b));
   save_report(arguments, comparison_page(a, b, comparison, std::move(notes)), session);
   if (session.json()) {
-    session.print_result({{"steps", Json::array({report_fields(a), report_fields(b)})}});
+    session.print_result({{"steps", Json::array({report_fields(a.title, a.figures),
+                                                 report_fields(b.title, b.figures)})}});
     return kDone;
   }
   const int width = session.terminal().width;
@@ -109,34 +108,55 @@ int report_two(const Step& a, const Step& b, traces::PageNotes notes, const Argu
   return kDone;
 }
 
+Step chosen_step(TraceFiles files, const Arguments& arguments) {
+  return traced_step(choose_step(std::move(files), step_number(arguments)));
+}
+
 Step read_one(const std::string& file, const Arguments& arguments, Session& session) {
-  if (is_trace(file)) return traced_step({file}, step_number(arguments));
+  if (is_trace(file)) return chosen_step(read_trace_files({file}), arguments);
   return simulated_step(read_subject_file(file, arguments, Purpose::Predict, session));
 }
 
-bool have_a_rank_in_common(const Step& a, const Step& b) {
-  return std::any_of(a.ranks.begin(), a.ranks.end(), [&](int rank) {
-    return std::find(b.ranks.begin(), b.ranks.end(), rank) != b.ranks.end();
-  });
+std::set<int> ranks_of(const TraceFiles& files) {
+  std::set<int> ranks;
+  for (const auto& steps : files) {
+    for (const traces::TraceTimeline& step : steps) {
+      for (const traces::TraceRank& rank : step.ranks) ranks.insert(rank.rank);
+    }
+  }
+  return ranks;
+}
+
+bool have_a_rank_in_common(const TraceFiles& a, const TraceFiles& b) {
+  const std::set<int> others = ranks_of(b);
+  return std::ranges::any_of(ranks_of(a), [&](int rank) { return others.contains(rank); });
+}
+
+int report_traces(Given given, const Arguments& arguments, Session& session) {
+  const auto report_joined = [&](TraceFiles files) {
+    return report_trace(chosen_step(std::move(files), arguments), std::move(given.notes), arguments,
+                        session);
+  };
+  if (given.steps.size() != 2) return report_joined(read_trace_files(given.steps));
+  TraceFiles a = read_trace_files({given.steps[0]}), b = read_trace_files({given.steps[1]});
+  if (have_a_rank_in_common(a, b))
+    return report_two(chosen_step(std::move(a), arguments), chosen_step(std::move(b), arguments),
+                      std::move(given.notes), arguments, session);
+  // Traces of different ranks are of one job.
+  std::move(b.begin(), b.end(), std::back_inserter(a));
+  return report_joined(std::move(a));
 }
 
 int report_files(Given given, const Arguments& arguments, Session& session) {
+  if (given.all_traces) return report_traces(std::move(given), arguments, session);
   const std::vector<std::string>& files = given.steps;
-  const bool all_traces = std::all_of(files.begin(), files.end(), is_trace);
-  if (files.size() > 2 && !all_traces) {
+  if (files.size() > 2) {
     throw InputError(files[2], "",
                      "is one file too many: report shows one step or two; only the traces of one "
                      "job's ranks may be more files");
   }
-  const auto report_joined = [&] {
-    return report_trace(traced_step(files, step_number(arguments)), std::move(given.notes),
-                        arguments, session);
-  };
-  if (files.size() != 2) return report_joined();
   const Step a = read_one(files[0], arguments, session);
   const Step b = read_one(files[1], arguments, session);
-  // Traces of different ranks are of one job.
-  if (all_traces && !have_a_rank_in_common(a, b)) return report_joined();
   return report_two(a, b, std::move(given.notes), arguments, session);
 }
 
@@ -167,6 +187,9 @@ Given given_files(const Arguments& arguments) {
     if (is_result(file)) {
       add_notes(read_result_notes(file), given.notes);
     } else {
+      const bool trace = is_trace(file);
+      given.all_traces &= trace;
+      given.any_trace |= trace;
       given.steps.push_back(file);
     }
   }
@@ -180,12 +203,11 @@ int run_report(const Arguments& arguments, Session& session) {
     throw InputError("give files or --schedule, not both");
   Given given = given_files(arguments);
   const std::vector<std::string>& files = given.steps;
-  const bool traces = !files.empty() && std::all_of(files.begin(), files.end(), is_trace);
-  const bool any_trace = std::any_of(files.begin(), files.end(), is_trace);
+  const bool traces = !files.empty() && given.all_traces;
   if (traces)
     refuse_flags(arguments, subject_flags(),
                  "belongs to what is simulated; a trace brings its own times");
-  if (!any_trace) refuse_flags(arguments, {step_flag()}, "belongs to traces");
+  if (!given.any_trace) refuse_flags(arguments, {step_flag()}, "belongs to traces");
   if (files.size() > 1 || traces) return report_files(std::move(given), arguments, session);
   if (files.empty() && !arguments.positionals().empty())
     return report_results(given, arguments, session);

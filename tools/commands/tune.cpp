@@ -13,6 +13,7 @@
 #include "planner/plans/plan_title.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/search/explanation.hpp"
+#include "planner/search/job_costs.hpp"
 #include "planner/search/measured_fit.hpp"
 #include "planner/search/plan_of_candidate.hpp"
 #include "planner/search/search.hpp"
@@ -224,12 +225,12 @@ struct Searched {
 std::vector<traces::PageData> other_timelines(const planner::SearchResult& result,
                                               const Searched& searched, std::size_t best_size) {
   constexpr std::size_t kMostPlans = 8, kMostInstructions = 500'000;
+  const auto costs = planner::costs_of_job(searched.job, searched.profile, searched.cores);
   std::vector<traces::PageData> others;
   std::size_t size = best_size;
   for (std::size_t row = 1; row < std::min(result.ranked.size(), kMostPlans); ++row) {
     InterruptScope::check();
-    const Subject subject = shown_plan(
-        planner::plan_of_row(searched.job, searched.profile, searched.cores, result, row), "");
+    const Subject subject = shown_plan(planner::plan_of_row(searched.job, *costs, result, row), "");
     size += subject.program.code.size();
     if (size > kMostInstructions) break;
     const sim::Result simulated = sim::simulate(subject.program, subject.costs);
@@ -252,8 +253,7 @@ void save_page(const planner::SearchResult& result, const Searched& searched,
       notes.tables.front().timelines.push_back(static_cast<int>(row));
   }
   const Timeline timeline = sim::simulate(subject.program, subject.costs).timeline;
-  session.save(*path, timeline_page(subject, timeline, std::move(notes), std::move(others)));
-  session.wrote(*path, "   (open it in a browser)");
+  session.save_page(*path, timeline_page(subject, timeline, std::move(notes), std::move(others)));
 }
 
 int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link) {

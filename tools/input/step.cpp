@@ -10,10 +10,6 @@
 
 namespace pipewright::tools {
 
-Step traced_step(const std::vector<std::string>& paths, std::optional<int> number) {
-  return traced_step(read_step(paths, number));
-}
-
 Step traced_step(ChosenStep chosen) {
   const traces::TraceTimeline& trace = chosen.joined.trace;
   const std::string others =

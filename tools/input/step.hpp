@@ -25,8 +25,7 @@ struct Step {
   std::optional<Order> order;      // of a subject; of a trace where it is asked for
 };
 
-/// `number`: which of several steps. Throws InputError as read_step() and program_of_trace().
-Step traced_step(const std::vector<std::string>& paths, std::optional<int> number);
+/// Throws InputError as program_of_trace().
 Step traced_step(ChosenStep chosen);
 
 /// Throws InputError, naming its source, for a subject that is not whole or gets stuck.

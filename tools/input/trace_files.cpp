@@ -101,14 +101,18 @@ bool is_trace(const std::string& path) {
   return looks.has_events || (!looks.has_schema && path.find("trace") != path.npos);
 }
 
-ChosenStep read_step(const std::vector<std::string>& paths, std::optional<int> number) {
-  std::vector<std::vector<traces::TraceTimeline>> files;
+TraceFiles read_trace_files(const std::vector<std::string>& paths) {
+  TraceFiles files;
   for (const std::string& path : paths) {
     for (const std::string& file : files_of(path)) {
       files.push_back(traces::read_trace_steps(file));
       for (const traces::TraceTimeline& step : files.back()) refuse_stuck(step);
     }
   }
+  return files;
+}
+
+ChosenStep choose_step(TraceFiles files, std::optional<int> number) {
   ChosenStep chosen;
   chosen.files = files.size();
   chosen.asked_for = number.has_value();

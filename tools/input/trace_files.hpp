@@ -27,11 +27,16 @@ struct ChosenStep {
   bool asked_for = false;         // else the median
 };
 
-/// `paths` are files, or folders with the files of the ranks. Of several steps the one with this
-/// number, or without one the step with the median makespan (of an even number the smaller of the
-/// middle two, of equal times the earlier). Throws InputError for a run that got stuck, for a
-/// number that the traces do not hold, and as read_trace_steps() and join_steps().
-ChosenStep read_step(const std::vector<std::string>& paths, std::optional<int> number);
+using TraceFiles = std::vector<std::vector<traces::TraceTimeline>>;  // the steps of each
+
+/// `paths` are files, or folders with the files of the ranks. Throws InputError for a run that got
+/// stuck, and as read_trace_steps().
+TraceFiles read_trace_files(const std::vector<std::string>& paths);
+
+/// Of several steps the one with this number, or without one the step with the median makespan (of
+/// an even number the smaller of the middle two, of equal times the earlier). Throws InputError for
+/// a number that the traces do not hold, and as join_steps().
+ChosenStep choose_step(TraceFiles files, std::optional<int> number);
 
 /// --step, and what it says.
 Flag step_flag();

@@ -80,8 +80,6 @@ traces::PageTable path_table(const StepView& view) {
   return table;
 }
 
-}  // namespace
-
 std::vector<traces::PageTable> step_tables(const StepView& view) {
   constexpr int kMostColumns = 32;  // ranks in the table of bubbles
   std::vector<traces::PageTable> tables = {rank_table(view)};
@@ -91,17 +89,19 @@ std::vector<traces::PageTable> step_tables(const StepView& view) {
   return tables;
 }
 
-std::string step_headline(const Figures& figures) {
-  return "step " + length_text(figures.makespan_ns) + " · bubble " +
-         percent_text(figures.bubble_ratio) + " · bubble in the longest span " +
-         percent_text(figures.span_bubble_ratio);
-}
-
 traces::PageData step_data(const StepView& view) {
   return traces::page_data(view.program, view.timeline, view.costs,
                            {.stuck = view.stuck ? &*view.stuck : nullptr,
                             .bubbles = &view.bubbles,
                             .ranks = view.ranks});
+}
+
+}  // namespace
+
+std::string step_headline(const Figures& figures) {
+  return "step " + length_text(figures.makespan_ns) + " · bubble " +
+         percent_text(figures.bubble_ratio) + " · bubble in the longest span " +
+         percent_text(figures.span_bubble_ratio);
 }
 
 std::string step_page(const StepView& view, std::vector<traces::PageData> others) {

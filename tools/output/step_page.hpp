@@ -31,10 +31,8 @@ struct StepView {
 
 /// `others`: timelines that the notes' tables offer instead of its own, numbered from 1.
 std::string step_page(const StepView& view, std::vector<traces::PageData> others = {});
-/// The parts of that page.
-std::vector<traces::PageTable> step_tables(const StepView& view);
+/// What it says first.
 std::string step_headline(const Figures& figures);
-traces::PageData step_data(const StepView& view);
 
 /// Of a trace with what was done to it: waiting taken out of slices, clocks set right.
 std::string step_page(const Step& step, const traces::BubbleReport& bubbles,

@@ -64,8 +64,7 @@ void save_timeline_files(const Arguments& arguments, Session& session, const Sub
     session.wrote(*path);
   }
   if (const auto path = arguments.text("--html")) {
-    session.save(*path, timeline_page(subject, timeline, std::move(notes)));
-    session.wrote(*path, "   (open it in a browser)");
+    session.save_page(*path, timeline_page(subject, timeline, std::move(notes)));
   }
 }
 

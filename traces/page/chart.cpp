@@ -11,8 +11,8 @@ namespace pipewright::traces {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 640, kHeight = 150, kLeft = 64, kRight = 10, kTop = 8, kBottom = 22;
-constexpr std::size_t kColumns = 566;  // kWidth - kLeft - kRight
+constexpr int kWidth = 640, kHeight = 150, kLeft = 64, kRight = 10, kTop = 8, kBottom = 22;
+constexpr int kColumns = kWidth - kLeft - kRight, kRows = kHeight - kTop - kBottom;
 
 std::string number_text(double value) {
   char text[32];
@@ -44,7 +44,7 @@ Range range_of(const std::vector<double>& values) {
 /// Which values are drawn, ascending: all, or of each column its extremes and what is not finite.
 std::vector<std::size_t> drawn_values(const std::vector<double>& values) {
   std::vector<std::size_t> drawn;
-  const std::size_t columns = std::min(kColumns, values.size());
+  const std::size_t columns = std::min<std::size_t>(kColumns, values.size());
   for (std::size_t column = 0; column < columns; ++column) {
     const std::size_t from = column * values.size() / columns;
     const std::size_t to = (column + 1) * values.size() / columns;
@@ -67,7 +67,6 @@ std::vector<std::size_t> drawn_values(const std::vector<double>& values) {
 /// A line for each run of finite values; of a single one a short dash.
 std::string lines_of(const PageChart& chart, const Range& range) {
   const double steps = static_cast<double>(std::max<std::size_t>(1, chart.values.size() - 1));
-  const double height = kHeight - kTop - kBottom;
   std::string lines, points;
   std::size_t count = 0;
   const auto end_line = [&] {
@@ -84,9 +83,9 @@ std::string lines_of(const PageChart& chart, const Range& range) {
     }
     const double part =
         range.most > range.least ? (value - range.least) / (range.most - range.least) : 0.5;
-    const double x = kLeft + (kWidth - kLeft - kRight) * static_cast<double>(i) / steps;
+    const double x = kLeft + kColumns * static_cast<double>(i) / steps;
     points +=
-        (count == 0 ? "M" : " L") + pixel_text(x) + "," + pixel_text(kTop + height * (1 - part));
+        (count == 0 ? "M" : " L") + pixel_text(x) + "," + pixel_text(kTop + kRows * (1 - part));
     ++count;
   }
   end_line();
@@ -104,13 +103,15 @@ std::string chart_element(const PageChart& chart) {
   const Range range = range_of(chart.values);
   if (!(range.least <= range.most)) return "";
   const auto last = chart.first + static_cast<std::int64_t>(chart.values.size()) - 1;
-  const double foot = kHeight - kBottom;
   std::string text = "<figure><figcaption>" + escaped(chart.title) +
-                     "</figcaption>\n<svg viewBox=\"0 0 640 150\" role=\"img\" aria-label=\"" +
+                     "</figcaption>\n<svg viewBox=\"0 0 " + std::to_string(kWidth) + " " +
+                     std::to_string(kHeight) + "\" role=\"img\" aria-label=\"" +
                      escaped(chart.title) + "\">";
-  text += "<rect x=\"64\" y=\"8\" width=\"566\" height=\"120\"/>";
+  text += "<rect x=\"" + std::to_string(kLeft) + "\" y=\"" + std::to_string(kTop) + "\" width=\"" +
+          std::to_string(kColumns) + "\" height=\"" + std::to_string(kRows) + "\"/>";
   text += label(kLeft - 6, kTop + 9, "end", number_text(range.most));
-  if (range.most > range.least) text += label(kLeft - 6, foot, "end", number_text(range.least));
+  if (range.most > range.least)
+    text += label(kLeft - 6, kTop + kRows, "end", number_text(range.least));
   text += label(kLeft, kHeight - 6, "start", chart.unit_of_x + " " + std::to_string(chart.first));
   if (last > chart.first) text += label(kWidth - kRight, kHeight - 6, "end", std::to_string(last));
   return text + lines_of(chart, range) + "</svg></figure>\n";

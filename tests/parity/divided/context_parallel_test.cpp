@@ -60,15 +60,7 @@ TEST(ContextParallelLayouts, FourRanksAndTensorParallelOnesHaveTheSerialRunsBits
   expect_serial_bits(order, with_eight_tokens({{"vocabulary", 258}}), {.tensor = 4, .context = 2});
 }
 
-Model mixtral() {
-  return with_eight_tokens({{"style", "llama"},
-                            {"kv_heads", 4},
-                            {"experts", 4},
-                            {"top_k", 2},
-                            {"shared_ffn", 8},
-                            {"balance_loss", 0.05},
-                            {"capacity_factor", 0.8}});
-}
+Model mixtral() { return divisible_mixtral({{"sequence", 8}, {"capacity_factor", 0.8}}); }
 
 TEST(ContextParallelLayouts, BesideSequenceParallelismHaveTheSerialRunsBits) {
   const Order one = planner::make_order("1f1b", {1, 4, 1, {}});

@@ -29,13 +29,11 @@ inline Model with_eight_tokens(Json changes) {
 /// Two heads of queries share a head of keys.
 inline Model divisible_llama() { return divisible_model({{"style", "llama"}, {"kv_heads", 4}}); }
 /// Its experts are whole on every rank, attention and what every row goes through besides are not.
-inline Model divisible_mixtral() {
-  return divisible_model({{"style", "llama"},
-                          {"kv_heads", 4},
-                          {"experts", 4},
-                          {"top_k", 2},
-                          {"shared_ffn", 8},
-                          {"balance_loss", 0.05}});
+inline Model divisible_mixtral(const Json& changes = Json::object()) {
+  Json all = {{"style", "llama"}, {"kv_heads", 4},   {"experts", 4},
+              {"top_k", 2},       {"shared_ffn", 8}, {"balance_loss", 0.05}};
+  all.update(changes);
+  return divisible_model(all);
 }
 /// Latent attention, and a dense block in front of those with experts.
 inline Model divisible_deepseek(const Json& changes = Json::object()) {

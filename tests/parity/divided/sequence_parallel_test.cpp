@@ -19,15 +19,7 @@ using planner::Schedule;
 // Two and four ranks divide eight tokens.
 Model gpt() { return with_eight_tokens(Json::object()); }
 Model llama() { return with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}); }
-Model mixtral() {
-  return with_eight_tokens({{"style", "llama"},
-                            {"kv_heads", 4},
-                            {"experts", 4},
-                            {"top_k", 2},
-                            {"shared_ffn", 8},
-                            {"balance_loss", 0.05}});
-}
-
+Model mixtral() { return divisible_mixtral({{"sequence", 8}}); }
 Model deepseek() { return divisible_deepseek({{"sequence", 8}}); }
 
 class SequenceParallel : public testing::TestWithParam<const Schedule*> {};

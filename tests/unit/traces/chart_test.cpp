@@ -7,20 +7,16 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/occurrences.hpp"
+
 namespace pipewright::traces {
 namespace chart_test {
 
+using test::occurrences;
 using testing::HasSubstr;
 using testing::Not;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-std::size_t count(const std::string& text, std::string_view part) {
-  std::size_t times = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++times;
-  return times;
-}
 
 TEST(Chart, PutsEachValueWhereItBelongs) {
   // 566 by 120 pixels from (64, 8) on: the greatest value at the top, the least at the foot.
@@ -36,7 +32,7 @@ TEST(Chart, PutsEachValueWhereItBelongs) {
 TEST(Chart, LeavesAGapWhereAValueIsNotFinite) {
   const std::string chart = chart_element(
       {.title = "loss", .unit_of_x = "step", .values = {1, 2, kNone, INFINITY, 2, 1, kNone, 1}});
-  EXPECT_EQ(count(chart, "<path"), 3U);
+  EXPECT_EQ(occurrences(chart, "<path"), 3U);
   EXPECT_THAT(chart, HasSubstr("M630.0,128.0 h3"));
   EXPECT_EQ(chart_element({.title = "loss", .unit_of_x = "step", .values = {kNone}}), "");
   EXPECT_EQ(chart_element({.title = "loss", .unit_of_x = "step", .values = {}}), "");

@@ -4,18 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/occurrences.hpp"
+
 namespace pipewright::traces {
 namespace page_test {
 
+using test::occurrences;
 using testing::HasSubstr;
 using testing::Not;
-
-std::size_t count(const std::string& text, std::string_view part) {
-  std::size_t times = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++times;
-  return times;
-}
 
 TEST(Page, HoldsWhatItWasGivenInOrder) {
   const PageText text{.title = "1f1b",
@@ -75,7 +71,7 @@ TEST(Page, NoDataEndsItsScriptElement) {
                 {{.facts = {{"name", evil}, {evil, "\xff"}}, .columns = ""}});
   EXPECT_THAT(page, HasSubstr("\\u003c/script>\\u003cscript>alert(1)\\u003c/script>\\u003c!--"));
   for (const char* part : {"<script", "</script", "<!--"})
-    EXPECT_EQ(count(page, part), count(plain, part)) << part;
+    EXPECT_EQ(occurrences(page, part), occurrences(plain, part)) << part;
 }
 
 }  // namespace page_test
