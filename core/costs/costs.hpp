@@ -42,6 +42,9 @@ struct StageMemory {
   /// Where replicas divide gradients, or weights: the whole ones, beside the part in `constant`
   /// (core/timeline/whole_arrays.hpp).
   Bytes whole_gradients, whole_weights;
+  /// Copies for other ranks that are kept from a REDUCE_GRAD, or UNSHARD, to the end of the step,
+  /// where replicas do not divide gradients.
+  Bytes copied_gradients, copied_weights;
 
   /// That of a computation; 0 for anything else.
   Bytes within(ActionKind kind) const;

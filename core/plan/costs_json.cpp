@@ -64,7 +64,7 @@ StageCosts read_stage(const JsonCursor& value) {
 StageMemory read_stage_memory(const JsonCursor& value) {
   value.only({"f_bytes", "i_bytes", "w_bytes", "constant_bytes", "in_f_bytes", "in_i_bytes",
               "in_w_bytes", "in_b_bytes", "version_bytes", "whole_gradients_bytes",
-              "whole_weights_bytes"});
+              "whole_weights_bytes", "copied_gradients_bytes", "copied_weights_bytes"});
   const auto size_or_0 = [&](std::string_view key) {
     const auto size = value.find(key);
     return size ? read_size(*size) : Bytes(0);
@@ -79,7 +79,9 @@ StageMemory read_stage_memory(const JsonCursor& value) {
           .in_b = size_or_0("in_b_bytes"),
           .version = size_or_0("version_bytes"),
           .whole_gradients = size_or_0("whole_gradients_bytes"),
-          .whole_weights = size_or_0("whole_weights_bytes")};
+          .whole_weights = size_or_0("whole_weights_bytes"),
+          .copied_gradients = size_or_0("copied_gradients_bytes"),
+          .copied_weights = size_or_0("copied_weights_bytes")};
 }
 
 std::vector<Bytes> read_messages(const JsonCursor& costs, std::string_view key, int stages) {
@@ -359,6 +361,9 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
     if (stage.whole_gradients.value > 0)
       each["whole_gradients_bytes"] = stage.whole_gradients.value;
     if (stage.whole_weights.value > 0) each["whole_weights_bytes"] = stage.whole_weights.value;
+    if (stage.copied_gradients.value > 0)
+      each["copied_gradients_bytes"] = stage.copied_gradients.value;
+    if (stage.copied_weights.value > 0) each["copied_weights_bytes"] = stage.copied_weights.value;
     memory.push_back(std::move(each));
   }
   Json json = {{"source", costs.source}, {"stages", std::move(stages)}};

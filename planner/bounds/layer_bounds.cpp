@@ -117,7 +117,7 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
   if (!common.one_rank_a_stage) shared.holders = holders_in(Layout::Bidirectional);
   const double update =
       common.synchronous
-          ? static_cast<double>(all.opt.value) / shards_of(job, shared) - 2.0 * (layers + 1)
+          ? static_cast<double>(all.opt.value) / shards_of(job, shared).count - 2.0 * (layers + 1)
           : 0;
   const double of_rank = (mesh.micro_batches * work + update) / mesh.pipeline +
                          least_reduction(costs, job, mesh, common, whole);

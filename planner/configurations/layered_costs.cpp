@@ -93,7 +93,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     auto costs = of(mesh).stage_costs(stages, mesh.pipeline * mesh.program_replicas(),
                                       mesh.micro_batch_size, job_.training.optimizer);
     for (StageCosts& stage : costs)
-      stage.opt = Nanoseconds(stage.opt.value / shards_of(job_, mesh));
+      stage.opt = Nanoseconds(stage.opt.value / shards_of(job_, mesh).count);
     set_least_reductions(costs, of(mesh), job_, mesh, stages);
     return costs;
   }
@@ -101,7 +101,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
     return of(mesh).memory(stages, mesh.micro_batch_size, job_.training.optimizer,
-                           shards_of(job_, mesh), std::max(1, mesh.zero));
+                           shards_of(job_, mesh));
   }
 
   StageParts stage_parts(const ParallelSetup& mesh, std::span<const StagePlan> stages,

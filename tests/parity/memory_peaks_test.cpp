@@ -154,14 +154,15 @@ std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::R
   plan.costs.memory =
       planner::memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
                          recompute_of(plan.model, plan.training.recompute), plan.division());
+  const int sharing = plan.replicas() * plan.division().context *
+                      holders_in(planner::find_schedule(plan.schedule.name).layout);
+  const planner::StateShards shards{plan.sharding_stage, plan.sharding_stage > 0 ? sharing : 1,
+                                    sharing};
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    if (plan.sharding_stage > 0) {
-      const int holders = holders_in(planner::find_schedule(plan.schedule.name).layout);
-      planner::divide(
-          plan.costs.memory[s],
-          planner::state_of(plan.model, plan.stages[s], plan.training.optimizer, plan.division()),
-          {plan.sharding_stage, plan.replicas() * plan.division().context * holders});
-    }
+    const planner::StageState state =
+        planner::state_of(plan.model, plan.stages[s], plan.training.optimizer, plan.division());
+    planner::divide(plan.costs.memory[s], state, shards);
+    planner::set_copies(plan.costs.memory[s], state, shards);
     plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
   }
   return peaks_of(program, plan.costs);
@@ -227,6 +228,19 @@ PeakCase divided(const char* schedule, int chunks, int zero) {
           .replicas = 2,
           .sharded = true,
           .zero = zero};
+}
+
+/// Micro-batches so small that copies of gradients decide.
+PeakCase copied(const char* model, const char* schedule, bool sharded = false,
+                const char* optimizer = "adamw") {
+  return {.model = model,
+          .schedule = schedule,
+          .ranks = 2,
+          .micro_batches = 4,
+          .replicas = 2,
+          .micro_batch_size = 2,
+          .optimizer = optimizer,
+          .sharded = sharded};
 }
 
 /// The same of four that divide experts, to which rows come evenly.
@@ -359,6 +373,12 @@ INSTANTIATE_TEST_SUITE_P(
                  .experts = 2,
                  .zero = 3,
                  .context = 2},
+        copied("transformer", "1f1b"), copied("transformer", "1f1b", true),
+        copied("transformer", "gpipe", true, "sgd"), copied("llama", "zb-h1", false, "sgd"),
+        copied("mixtral", "1f1b"), copied("deepseek", "gpipe", true), copied("llama", "chimera"),
+        PeakCase{"transformer", "interleaved", 2, 4, 2, 2, 2},
+        PeakCase{
+            .model = "llama", .schedule = "1f1b", .ranks = 2, .micro_batch_size = 2, .context = 2},
         divided("1f1b", 1, 2), divided("1f1b", 1, 3), divided("interleaved", 2, 2),
         divided("interleaved", 2, 3), divided("zbv", 2, 2), divided("zbv", 2, 3),
         divided("gpipe", 1, 3), divided("dualpipe", 1, 1), divided("chimera", 1, 1),

@@ -225,7 +225,9 @@ TEST(MemoryOfRandomPrograms, ReachesThePeaksOfTheFigures) {
                                 .in_b = bytes(0, 20),
                                 .version = bytes(0, 5),
                                 .whole_gradients = bytes(0, 9),
-                                .whole_weights = bytes(0, 9)});
+                                .whole_weights = bytes(0, 9),
+                                .copied_gradients = bytes(0, 9),
+                                .copied_weights = bytes(0, 9)});
     }
     const Figures figures = figures_of(s.program, s.result.timeline, s.costs);
     const auto profiles = traces::memory_profiles(s.program, s.result.timeline, s.costs);
