@@ -23,6 +23,7 @@
 #include "exec/data/npy.hpp"
 #include "planner/graph_partition/instance.hpp"
 #include "planner/graph_partition/pipedream_profile.hpp"
+#include "sim/what_if/change.hpp"
 #include "tests/fuzz/door.hpp"
 #include "tests/support/sample_documents.hpp"
 #include "tools/input/trace_program.hpp"
@@ -86,6 +87,14 @@ void read_units(std::string_view bytes) {
       CallTable calls;
       (void)parse_cells(rest, calls);
   }
+}
+
+/// Changes, and the same again from their text.
+void read_changes(std::string_view bytes) {
+  const std::vector<sim::Change> changes = sim::parse_changes(bytes, "fuzz");
+  (void)sim::in_words(changes);
+  PIPEWRIGHT_ASSERT(sim::parse_changes(sim::to_string(changes), "fuzz") == changes,
+                    "a change is read as it is written");
 }
 
 /// Cases of SPMD rules: read, and each answered.
@@ -240,6 +249,7 @@ const std::vector<Reader>& readers() {
        }},
       {"cost_words", read_words},
       {"units", read_units},
+      {"what_if", read_changes},
       {"packed", read_packed},
       {"door", visit_door},
       {"gzip",

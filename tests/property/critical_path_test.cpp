@@ -200,7 +200,7 @@ TEST(CriticalPathOfRandomPrograms, ALongerActionOnItMakesALongerStep) {
       if (step.kind != PathKind::Compute) continue;
       ++actions;
       durations[step.instruction] += kMore;
-      const auto slower = sim::simulate(s.program, s.costs, durations);
+      const auto slower = sim::simulate(s.program, s.costs, {.compute_ns = durations});
       durations[step.instruction] -= kMore;
       EXPECT_EQ(slower.timeline.makespan_ns, s.makespan() + kMore)
           << s.program.text(step.instruction) << "\n"
