@@ -25,16 +25,17 @@ const void* table_of(void* loaded, const ModuleFile& module, const std::string& 
 
 }  // namespace
 
+std::vector<std::filesystem::path> installed_places(std::string_view file) {
+  std::error_code error;
+  const auto command = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return {};
+  const auto folder = command.parent_path();
+  return {folder / file, folder.parent_path() / "lib" / "pipewright" / file};
+}
+
 std::vector<std::filesystem::path> places_of(const ModuleFile& module) {
-  std::vector<std::filesystem::path> places;
-  std::error_code ignored;
-  const auto command = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  if (!ignored) {
-    const auto folder = command.parent_path();
-    places.push_back(folder / module.file);
-    places.push_back(folder.parent_path() / "lib" / "pipewright" / module.file);
-  }
-  places.emplace_back(module.built_at);
+  auto places = installed_places(module.file);
+  if (!module.built_at.empty()) places.emplace_back(module.built_at);
   return places;
 }
 

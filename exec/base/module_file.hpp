@@ -12,7 +12,7 @@ namespace pipewright::exec {
 
 struct ModuleFile {
   std::string_view file;      // "libpipewright_mpi.so"
-  std::string_view built_at;  // where the build has put it
+  std::string_view built_at;  // where the build has put it; may be empty
   const char* entry;          // the name of a function without arguments
   int abi;                    // of the table that it gives
   /// What the error tells the user to do: if there is no such file; after the loader's words, if it
@@ -20,8 +20,11 @@ struct ModuleFile {
   std::string_view not_there, not_loaded, no_entry = {};
 };
 
-/// Where a module is looked for, in this order: beside the command, where it is installed, and
-/// where it was built.
+/// Where a library of our own is installed, in this order: beside the command, and in
+/// lib/pipewright beside the command's folder, as packages and wheels have it.
+std::vector<std::filesystem::path> installed_places(std::string_view file);
+
+/// Where a module is looked for, in this order: where it is installed, and where it was built.
 std::vector<std::filesystem::path> places_of(const ModuleFile& module);
 
 /// The table. Throws MachineError that says what is missing and what to do.

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
+#include "exec/base/built_places.hpp"
 #include "exec/base/module_file.hpp"
 
 namespace pipewright::exec::cuda {
@@ -27,7 +28,7 @@ const pipewright_cuda& load_module() {
   ask_for_connections();
   return *static_cast<const pipewright_cuda*>(
       load({.file = "libpipewright_cuda.so",
-            .built_at = PIPEWRIGHT_CUDA_MODULE,
+            .built_at = kBuiltCudaModule,
             .entry = PIPEWRIGHT_CUDA_ENTRY,
             .abi = PIPEWRIGHT_CUDA_ABI,
             .not_there = "it was not built; install the CUDA toolkit, configure with "

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/base/error.hpp"
+#include "exec/base/built_places.hpp"
 #include "exec/base/module_file.hpp"
 
 namespace pipewright::exec::nccl {
@@ -10,7 +11,7 @@ namespace pipewright::exec::nccl {
 const pipewright_nccl& load_nccl() {
   const auto& nccl = *static_cast<const pipewright_nccl*>(load(
       {.file = "libpipewright_cuda.so",
-       .built_at = PIPEWRIGHT_CUDA_MODULE,
+       .built_at = kBuiltCudaModule,
        .entry = PIPEWRIGHT_NCCL_ENTRY,
        .abi = PIPEWRIGHT_NCCL_ABI,
        .not_there = "it was not built; install the CUDA toolkit, configure with "

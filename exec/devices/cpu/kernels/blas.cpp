@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "exec/base/built_places.hpp"
+#include "exec/base/module_file.hpp"
 
 namespace pipewright::exec::cpu {
 namespace {
@@ -20,10 +22,12 @@ struct Library {
   std::string description;
 };
 
+/// In the builds for Python packages every name has a prefix.
 template <class Function>
-Function symbol(void* library, const char* name) {
-  void* found = dlsym(library, name);
-  if (found == nullptr) throw MachineError(std::string("the BLAS library has no ") + name);
+Function symbol(void* library, const std::string& name) {
+  void* found = dlsym(library, name.c_str());
+  if (found == nullptr) found = dlsym(library, ("scipy_" + name).c_str());
+  if (found == nullptr) throw MachineError("the BLAS library has no " + name);
   return reinterpret_cast<Function>(found);
 }
 
@@ -49,12 +53,22 @@ bool has_room(std::size_t pieces, std::size_t bytes) {
       "process; raise the limit (ulimit -v), or use fewer ranks");
 }
 
+/// What to try in turn: the one that came with the command (in a wheel), the one that the build
+/// found, the system's.
+std::vector<std::string> names() {
+  std::vector<std::string> result;
+  for (const auto& place : installed_places("libscipy_openblas.so")) result.push_back(place);
+  for (const char* name : {kBuiltBlasLibrary, "libopenblas.so.0", "libopenblas.so"}) {
+    if (*name != '\0') result.emplace_back(name);  // dlopen("") is the command itself
+  }
+  return result;
+}
+
 Library load() {
   if (!has_room(1, kLibraryBytes)) refuse_room();
-  // The one that the build found; where that is not there (an installed package), the system's.
   void* library = nullptr;
-  for (const char* name : {PIPEWRIGHT_BLAS_LIBRARY, "libopenblas.so.0", "libopenblas.so"}) {
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (const std::string& name : names()) {
+    library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) break;
   }
   if (library == nullptr) {

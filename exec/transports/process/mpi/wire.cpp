@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "exec/base/built_places.hpp"
 #include "exec/base/module_file.hpp"
 
 namespace pipewright::exec::mpi {
@@ -26,11 +27,12 @@ bool is_small(const Frame& frame, std::size_t room) {
 const pipewright_mpi& load_module() {
   return *static_cast<const pipewright_mpi*>(
       load({.file = "libpipewright_mpi.so",
-            .built_at = PIPEWRIGHT_MPI_MODULE,
+            .built_at = kBuiltMpiModule,
             .entry = PIPEWRIGHT_MPI_ENTRY,
             .abi = PIPEWRIGHT_MPI_ABI,
             .not_there = "it was not built; install libopenmpi-dev and openmpi-bin and build again",
-            .not_loaded = "install openmpi-bin"}));
+            .not_loaded = "install openmpi-bin, or put the lib folder of an Open MPI on "
+                          "LD_LIBRARY_PATH"}));
 }
 
 int processes_of_launcher() {
