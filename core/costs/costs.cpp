@@ -62,7 +62,11 @@ bool CostTable::has_shared_links() const {
 const RouteCosts& CostTable::route(RankId source_rank, RankId destination, int ranks) const {
   if (route_of_edge.empty() || source_rank.value < 0 || destination.value < 0) return every_route;
   const auto entry = [this](int rank) { return static_cast<std::size_t>(rank / ranks_of_entry); };
-  return route_of_edge[entry(source_rank.value) * entry(ranks) + entry(destination.value)];
+  const std::size_t from = entry(source_rank.value), to = entry(destination.value);
+  if (ranks_of_replica == 0) return route_of_edge[from * entry(ranks) + to];
+  const auto each = static_cast<std::size_t>(ranks_of_replica);
+  if (from / each != to / each) return every_route;
+  return route_of_edge[from % each * each + to % each];
 }
 
 Bytes CostTable::message_bytes(const Route& route) const {

@@ -26,6 +26,8 @@ bool all_equal(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 bool routes_come_from_cluster(const CostTable& costs, const CostContext& context) {
+  // These are an estimate's: a cluster's own lead from each rank to itself in no time.
+  if (costs.ranks_of_replica > 0) return false;
   for (const int device : context.device_of_rank) {
     if (device >= context.cluster.devices()) {
       return false;  // a made-up mesh of devices that the cluster does not have
@@ -223,13 +225,18 @@ Json route_json(const RouteCosts& route) {
 
 Json edges_json(const CostTable& costs, std::size_t ranks) {
   Json edges = Json::array();
-  for (std::size_t k = 0; k < costs.route_of_edge.size(); ++k) {
-    if (equal(costs.route_of_edge[k], costs.every_route)) {
-      continue;
+  if (costs.route_of_edge.empty()) return edges;
+  const std::size_t each =
+      costs.ranks_of_replica > 0 ? static_cast<std::size_t>(costs.ranks_of_replica) : ranks;
+  for (std::size_t from = 0; from < ranks; ++from) {
+    const std::size_t first = from / each * each;  // of its replica
+    for (std::size_t to = 0; to < each; ++to) {
+      const RouteCosts& route = costs.route_of_edge[(from - first) * each + to];
+      if (equal(route, costs.every_route)) continue;
+      Json edge = {{"from", from}, {"to", first + to}};
+      edge.update(route_json(route));
+      edges.push_back(std::move(edge));
     }
-    Json edge = {{"from", k / ranks}, {"to", k % ranks}};
-    edge.update(route_json(costs.route_of_edge[k]));
-    edges.push_back(std::move(edge));
   }
   return edges;
 }

@@ -175,11 +175,15 @@ void take_routes(const Plan& plan, const std::vector<std::size_t>& places, CostT
   const auto known = static_cast<std::size_t>(plan.all_ranks());
   const bool is_alike = known == places.size() && !has_exchanges(plan);
   if (costs.route_of_edge.empty() || is_alike) return;
+  const auto rank = [known](std::size_t place) {
+    return RankId(static_cast<std::int64_t>(place % known));
+  };
   costs.route_of_edge.clear();
+  costs.ranks_of_replica = 0;
   costs.route_of_edge.reserve(places.size() * places.size());
   for (const std::size_t from : places) {
     for (const std::size_t to : places)
-      costs.route_of_edge.push_back(plan.costs.route_of_edge[from % known * known + to % known]);
+      costs.route_of_edge.push_back(plan.costs.route(rank(from), rank(to), plan.all_ranks()));
   }
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "planner/base/parallel.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
 #include "planner/configurations/rank_limits.hpp"
 #include "planner/synthesis/judging.hpp"
@@ -115,8 +114,9 @@ std::vector<Winner> winners_of(const WinnersRequest& request,
                                const std::vector<Evaluation>& ranked) {
   const std::vector<const Evaluation*> rows = rows_with_orders(ranked);
   std::vector<Winner> winners(rows.size());
-  for_each_index(rows.size(), request.threads,
-                 [&](std::size_t i) { winners[i] = winner_of(request, *rows[i]); });
+  for_each_index(
+      rows.size(), request.threads,
+      [&](std::size_t i) { winners[i] = winner_of(request, *rows[i]); }, request.meanwhile);
   std::erase_if(winners, [&](const Winner& winner) {
     return winner.bound >= ranked.front().candidate.step.value;
   });
@@ -149,8 +149,10 @@ WinnersSynthesis synthesise_winners(const WinnersRequest& request,
                                     std::vector<Evaluation>& ranked) {
   const std::vector<Winner> winners = winners_of(request, ranked);
   std::vector<Outcome> outcomes(winners.size());
-  for_each_index(winners.size(), request.threads,
-                 [&](std::size_t i) { outcomes[i] = synthesise_winner(request, winners[i]); });
+  for_each_index(
+      winners.size(), request.threads,
+      [&](std::size_t i) { outcomes[i] = synthesise_winner(request, winners[i]); },
+      request.meanwhile);
   WinnersSynthesis done;
   done.winners = static_cast<int>(winners.size());
   std::vector<Evaluation> rows;
