@@ -63,9 +63,10 @@ bool better(const Evaluation& a, const Evaluation& b) {
   const auto key = [](const Evaluation& o) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
-                      p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.sequence_parallel, p.order, p.stage_replicas,
-                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
+                      p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts,
+                      p.expert_tensor_degree, p.zero, p.recompute, p.sequence_parallel, p.order,
+                      p.stage_replicas, o.candidate.partition == "even",
+                      o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }
@@ -126,9 +127,9 @@ Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
   if (outcome.pruned) return outcome;
   std::optional<CostTable> with_pairs;
   if (configuration.schedule->traits.overlaps) {
-    with_pairs = with_pair_times(
-        by.table, pipeline, costs.stage_parts(parallel, stages, by.table.stages),
-        rank_axes(parallel.tensor, parallel.context, parallel.experts, parallel.data), policy);
+    with_pairs =
+        with_pair_times(by.table, pipeline, costs.stage_parts(parallel, stages, by.table.stages),
+                        rank_axes(parallel.division(), parallel.data), policy);
   }
   const CostTable& table = with_pairs ? *with_pairs : by.table;
   const sim::Result result = sim::simulate(program, table);
