@@ -26,7 +26,7 @@ RouteCosts closing_edge(const CostModel& costs, const ParallelSetup& mesh, int r
 
 /// Of one of the devices that divide the stage, or its experts.
 Bytes parameters_of(const Job& job, const ParallelSetup& mesh, const StagePlan& stage) {
-  return state_of(job.model, stage, job.training.optimizer, {mesh.tensor, mesh.experts}).parameters;
+  return state_of(job.model, stage, job.training.optimizer, mesh.division()).parameters;
 }
 
 /// Half of what an all-reduce of a rank's replicas takes, or the whole of what stands for it where

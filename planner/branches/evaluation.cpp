@@ -71,9 +71,8 @@ std::optional<CostTable> with_pairs_of(const ConfigurationCosts& costs,
                                        const CostTable& table, const CommPolicy& policy) {
   if (!configuration.schedule->traits.overlaps) return std::nullopt;
   const ParallelSetup& parallel = configuration.parallel;
-  return with_pair_times(
-      table, pipeline, costs.stage_parts(parallel, stages, table.stages),
-      rank_axes(parallel.tensor, parallel.context, parallel.experts, parallel.data), policy);
+  return with_pair_times(table, pipeline, costs.stage_parts(parallel, stages, table.stages),
+                         rank_axes(parallel.division(), parallel.data), policy);
 }
 
 /// Whether a short step is to be looked at for a steady state that shows the whole one.
@@ -154,9 +153,10 @@ bool better(const Evaluation& a, const Evaluation& b) {
   const auto key = [](const Evaluation& o) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
-                      p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.sequence_parallel, p.order, p.stage_replicas,
-                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
+                      p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts,
+                      p.expert_tensor_degree, p.zero, p.recompute, p.sequence_parallel, p.order,
+                      p.stage_replicas, o.candidate.partition == "even",
+                      o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }

@@ -101,7 +101,7 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
   const std::int64_t element = model.bytes_per_element;
   const std::int64_t wide = std::max(element, kStateWidth);
   StageState state;
-  state.expert_ranks = ranks.experts;
+  state.expert_ranks = ranks.expert_replicas();
   if (parameters > 0)
     state.of_experts = static_cast<double>(count.of_experts) / static_cast<double>(parameters);
   state.parameters = state.gradients = Bytes(parameters * element);
@@ -170,10 +170,14 @@ namespace {
 StageDivision division_of(const Plan& plan) {
   const StageDivision ranks = plan.division();
   const bool divides = tensor_fault(plan.model, ranks.tensor).empty();
-  return {divides ? ranks.tensor : 1,
-          expert_fault(plan.model, ranks.experts).empty() ? ranks.experts : 1,
-          divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty(),
-          context_fault(plan.model, ranks).empty() ? ranks.context : 1};
+  StageDivision able;
+  if (divides) able.tensor = ranks.tensor;
+  able.rows = divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty();
+  if (context_fault(plan.model, ranks).empty()) able.context = ranks.context;
+  if (!expert_fault(plan.model, ranks).empty()) return able;
+  able.experts = ranks.experts;
+  if (able.rows && able.context == ranks.context) able.fold = ranks.fold;
+  return able;
 }
 
 /// Without a backward the layers are whole (planner/plans/run_of_plan.hpp).
@@ -235,7 +239,7 @@ std::vector<StageMemory> memory_table(const Plan& plan, const StateShards& shard
 
 std::optional<Bytes> most_with_uneven_rows(const Plan& plan, const Program& program) {
   const StageDivision ranks = division_of(plan);
-  if (ranks.experts == 1) return std::nullopt;
+  if (ranks.expert_holders() == 1) return std::nullopt;
   const auto recompute = recompute_of(plan.model, plan.training.recompute);
   const StateShards shards = shards_of(plan, holders_of(plan, program));
   CostTable costs = plan.costs;

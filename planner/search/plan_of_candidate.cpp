@@ -91,6 +91,7 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
   add("dp_degree", strategy.dp_degree);
   add("cp_degree", strategy.cp_degree);
   add("ep_degree", strategy.ep_degree);
+  add("expert_tensor_parallel_size", strategy.expert_tensor_parallel_size);
   add("vpp_degree", strategy.vpp_degree);
   add("accumulate_steps", strategy.accumulate_steps);
   add("micro_batch_size", strategy.micro_batch_size);
@@ -255,6 +256,8 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   if (sharding.groups > 1) plan.sharding_degree = job.strategy.sharding_degree;
   plan.unshard_lookahead = sharding.ahead;
   plan.expert_parallel = parallel.experts;
+  if (parallel.expert_tensor() != parallel.tensor)
+    plan.expert_tensor_parallel = parallel.expert_tensor();
   plan.sequence_parallel = parallel.sequence_parallel;
   StageParts inside;
   if (!schedule.traits.asynchronous) {

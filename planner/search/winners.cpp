@@ -21,8 +21,9 @@ constexpr std::int64_t kMostWinnerActions = 200'000;  // of an order; a larger o
 bool same_stages(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
     const ParallelSetup& p = c.parallel;
-    return std::tie(p.tensor, p.data, p.pipeline, p.experts, p.context, p.micro_batch_size,
-                    p.micro_batches, p.recompute, p.sequence_parallel, p.zero, p.order);
+    return std::tie(p.tensor, p.data, p.pipeline, p.experts, p.expert_tensor_degree, p.context,
+                    p.micro_batch_size, p.micro_batches, p.recompute, p.sequence_parallel, p.zero,
+                    p.order);
   };
   const auto same = [](const StagePlan& s, const StagePlan& t) {
     return s.first_layer == t.first_layer && s.end_layer == t.end_layer && s.rank == t.rank;
