@@ -6,7 +6,6 @@
 
 #include "core/base/int128.hpp"
 #include "core/costs/time_rules.hpp"
-#include "core/order/stages_by_rank.hpp"
 #include "sim/what_if/median_elsewhere.hpp"
 
 namespace pipewright::sim {
@@ -62,7 +61,6 @@ TimedProgram::TimedProgram(const Program& program, const CostTable& costs)
   times_.messages.resize(program.routes.size());
   messages_take_time_ = std::any_of(durations.route_ns().begin(), durations.route_ns().end(),
                                     [](std::int64_t ns) { return ns > 0; });
-  const auto stages = stages_by_rank(program.placement, program.micro_batches);
   for (int r = 0; r < program.ranks(); ++r) {
     rank_ = RankId(r);
     const auto row = static_cast<std::size_t>(r);
@@ -184,7 +182,8 @@ void TimedProgram::apply(const Change& change, Times& times) const {
 /// halves are rounded up.
 void TimedProgram::even_out(WhatOf of, Times& times) const {
   struct Sum {
-    std::int64_t ns = 0, count = 0;
+    Int128 ns = 0;
+    std::int64_t count = 0;
   };
   const auto key_of = [&](const TimedAction& action) {
     const Action& it = action.cell.action;
@@ -201,8 +200,7 @@ void TimedProgram::even_out(WhatOf of, Times& times) const {
   for (std::size_t a = 0; a < actions_.size(); ++a) {
     if (of == WhatOf::MicroBatches && actions_[a].cell.action.kind == ActionKind::Opt) continue;
     const Sum& sum = sums[key_of(actions_[a])];
-    times.actions_ns[a] =
-        static_cast<std::int64_t>((Int128{2} * sum.ns + sum.count) / (2 * sum.count));
+    times.actions_ns[a] = static_cast<std::int64_t>((2 * sum.ns + sum.count) / (2 * sum.count));
   }
 }
 
