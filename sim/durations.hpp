@@ -56,7 +56,7 @@ class Durations {
   const Program& program_;
   const CostTable& costs_;
   std::span<const std::int64_t> own_;
-  std::size_t stages_;
+  std::size_t stages_;                   // one at least: calls stand at stage 0
   std::vector<std::int64_t> by_kind_;    // kind * stages + stage
   std::vector<std::int64_t> update_ns_;  // by rank
   std::vector<std::int64_t> route_ns_, route_bytes_, collective_ns_;

@@ -14,6 +14,7 @@ Command completions_command();
 Command demo_command();
 Command doctor_command();
 Command estimate_command();
+Command explain_command();
 Command export_command();
 Command partition_command();
 Command plan_command();
