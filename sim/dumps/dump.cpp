@@ -6,7 +6,6 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <limits>
 #include <optional>
 
 #include "core/base/error.hpp"

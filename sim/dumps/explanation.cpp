@@ -1,7 +1,6 @@
 #include "sim/dumps/explanation.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "core/costs/costs.hpp"

@@ -21,6 +21,7 @@
 #include "core/spmd/reshard_cases.hpp"
 #include "exec/base/packing.hpp"
 #include "exec/checkpoint/checkpoint_json.hpp"
+#include "exec/checkpoint/safetensors.hpp"
 #include "exec/data/npy.hpp"
 #include "planner/graph_partition/instance.hpp"
 #include "planner/graph_partition/pipedream_profile.hpp"
@@ -224,6 +225,10 @@ const std::vector<Reader>& readers() {
        [](std::string_view bytes) {
          with_cursor(bytes,
                      [](const JsonCursor& root) { (void)exec::read_checkpoint_manifest(root); });
+       }},
+      {"safetensors",
+       [](std::string_view bytes) {
+         (void)exec::parse_safetensors(bytes, static_cast<std::int64_t>(bytes.size()), "fuzz");
        }},
       {"npy", read_array},
       {"collectives",

@@ -8,6 +8,7 @@ namespace pipewright::tools {
 Command analyze_command();
 Command report_command();
 Command check_command();
+Command checkpoint_command();  // in tools/commands/checkpoint
 Command collectives_command();
 Command compare_command();
 Command completions_command();
