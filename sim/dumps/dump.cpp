@@ -141,7 +141,7 @@ void read_frames(const JsonCursor& entry, RecordedCall& call) {
     const std::string file = frame.at("filename").string();
     if (is_library(file)) continue;
     const std::string here = (call.stack.empty() ? "" : " from ") +
-                             std::filesystem::path(file).filename().string() + ":" +
+                             file.substr(file.rfind('/') + 1) + ":" +
                              std::to_string(frame.at("line").integer(0, kMostRecords)) + " (" +
                              frame.at("name").string() + ")";
     call.stack += here;
