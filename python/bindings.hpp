@@ -70,6 +70,7 @@ Json from_python(nb::handle value, const std::string& name, const std::string& p
 
 // Each adds its part to the module.
 void bind_errors();
+void bind_explanations(nb::module_& module);
 void bind_measured(nb::module_& module);
 void bind_models(nb::module_& module);
 void bind_orders(nb::module_& module);

@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
   bind_orders(module);
   bind_plans(module);
   bind_verdicts(module);
+  bind_explanations(module);
   bind_pytorch(module);
   bind_measured(module);
   bind_models(module);

@@ -1,5 +1,7 @@
 #include "sim/durations.hpp"
 
+#include <algorithm>
+
 #include "core/costs/time_rules.hpp"
 #include "core/order/stages_by_rank.hpp"
 
@@ -10,7 +12,7 @@ Durations::Durations(const Program& program, const CostTable& costs, const OwnTi
       costs_(costs),
       own_(own),
       by_action_(costs.actions != nullptr || !own.compute_ns.empty()),
-      stages_(static_cast<std::size_t>(program.stages)) {
+      stages_(static_cast<std::size_t>(std::max(1, program.stages))) {
   by_kind_.resize(static_cast<std::size_t>(kActionKinds) * stages_);
   for (int kind = 0; kind < kActionKinds; ++kind) {
     for (std::size_t stage = 0; stage < stages_; ++stage) {

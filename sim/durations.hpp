@@ -74,8 +74,8 @@ class Durations {
   const Program& program_;
   const CostTable& costs_;
   OwnTimes own_;
-  bool by_action_;  // not by kind and stage alone
-  std::size_t stages_;
+  bool by_action_;                       // not by kind and stage alone
+  std::size_t stages_;                   // one at least: calls stand at stage 0
   std::vector<std::int64_t> by_kind_;    // kind * stages + stage
   std::vector<std::int64_t> update_ns_;  // by rank
   std::vector<std::int64_t> route_ns_, route_bytes_, collective_ns_;

@@ -1,6 +1,7 @@
 #include "tests/fuzz/readers.hpp"
 
 #include "core/base/error.hpp"
+#include "core/base/pickle.hpp"
 #include "core/base/plain_text.hpp"
 #include "core/base/units.hpp"
 #include "core/cluster/paddle.hpp"
@@ -20,9 +21,11 @@
 #include "core/spmd/reshard_cases.hpp"
 #include "exec/base/packing.hpp"
 #include "exec/checkpoint/checkpoint_json.hpp"
+#include "exec/checkpoint/safetensors.hpp"
 #include "exec/data/npy.hpp"
 #include "planner/graph_partition/instance.hpp"
 #include "planner/graph_partition/pipedream_profile.hpp"
+#include "sim/dumps/explanation_text.hpp"
 #include "sim/what_if/change.hpp"
 #include "tests/fuzz/door.hpp"
 #include "tests/support/sample_documents.hpp"
@@ -152,6 +155,19 @@ void read_rank_traces(std::string_view bytes) {
   }
 }
 
+/// Flight Recorder dumps of the ranks of a job, with a line "---" between them: why it hangs.
+void read_dumps(std::string_view bytes) {
+  constexpr std::string_view kBetween = "\n---\n";
+  std::vector<sim::Dump> dumps;
+  for (std::int64_t rank = 0; rank < 8; ++rank) {
+    const auto end = bytes.find(kBetween);
+    dumps.push_back(sim::read_dump(bytes.substr(0, end), "fuzz", RankId(rank)));
+    if (end == bytes.npos) break;
+    bytes.remove_prefix(end + kBetween.size());
+  }
+  (void)sim::to_json(sim::explain(sim::join_dumps(std::move(dumps))));
+}
+
 /// A pattern in the first line, and output to read with it.
 void read_run_output(std::string_view bytes) {
   const auto end = bytes.find('\n');
@@ -192,6 +208,8 @@ const std::vector<Reader>& readers() {
       {"order_csv", read_order_rows},
       {"trace", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.json"); }},
       {"rank_traces", read_rank_traces},
+      {"pickle", [](std::string_view bytes) { (void)parse_pickle(bytes, "fuzz"); }},
+      {"dumps", read_dumps},
       {"journal",
        [](std::string_view bytes) {
          (void)tools::read_journal(bytes, R"({"schema":"pipewright.journal/2"})", "fuzz");
@@ -215,6 +233,10 @@ const std::vector<Reader>& readers() {
        [](std::string_view bytes) {
          with_cursor(bytes,
                      [](const JsonCursor& root) { (void)exec::read_checkpoint_manifest(root); });
+       }},
+      {"safetensors",
+       [](std::string_view bytes) {
+         (void)exec::parse_safetensors(bytes, static_cast<std::int64_t>(bytes.size()), "fuzz");
        }},
       {"npy", read_array},
       {"collectives",

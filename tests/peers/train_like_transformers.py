@@ -1,5 +1,5 @@
 """Models in Llama's style trained here and by the Llama, the Mixtral, the GLM-4.5 and the DeepSeek-V3 of `transformers`
-(PyPI), from the same weights. GLM-4.5 chooses experts as DeepSeek-V3 does, and has Llama's attention.
+(PyPI), from the same weights, which leave and come back as safetensors. GLM-4.5 chooses experts as DeepSeek-V3 does, and has Llama's attention.
 
 Both take ten steps of plain gradient descent on the same samples, here cut into two stages; the losses
 have to agree to five digits (those of the model: what a router adds to be minimised is in neither). Exit status 77 (skipped) where torch or transformers is missing.
@@ -82,7 +82,7 @@ def train_here(command, folder):
 
 
 def weights_in(numpy, checkpoint):
-    """By parameter, in one dimension."""
+    """By parameter, in one dimension, as the checkpoint's files have them."""
     weights = {}
     for part in json.loads((checkpoint / 'checkpoint.json').read_text())['parts']:
         floats = numpy.fromfile(checkpoint / part['file'], dtype='<f4')
@@ -92,6 +92,22 @@ def weights_in(numpy, checkpoint):
             first = array['offset_bytes'] // 4
             whole = weights.setdefault(array['parameter'], numpy.empty(array['elements'], dtype='f4'))
             whole[array['first']:array['first'] + array['count']] = floats[first:first + array['count']]
+    return weights
+
+
+def exported(command, numpy, folder, checkpoint):
+    """The same from a safetensors file, bit by bit; saved again, as PyTorch would, they come back as they were."""
+    from safetensors.numpy import load_file, save_file
+    call(command, folder, 'checkpoint', 'export', 'saved', '-q', '-o', 'model.safetensors')
+    weights = load_file(folder / 'model.safetensors')
+    raw = weights_in(numpy, checkpoint)
+    if {name: array.tobytes() for name, array in weights.items()} != {name: array.tobytes() for name, array in raw.items()}:
+        sys.exit('an exported array is not that of the checkpoint')
+    save_file(weights, folder / 'again.safetensors')
+    call(command, folder, 'checkpoint', 'import', 'again.safetensors', '-q', '--like', 'saved', '-o', 'back')
+    back = weights_in(numpy, folder / 'back' / checkpoint.name)
+    if any(back[name].tobytes() != array.tobytes() for name, array in raw.items()):
+        sys.exit('an imported array is not that of the file')
     return weights
 
 
@@ -291,7 +307,7 @@ def main(command):
             tokens = write_samples(numpy, folder, shape)
             write_job(folder, shape)
             checkpoint, ours = train_here(command, folder)
-            state = state_of(torch, numpy, shape, weights_in(numpy, checkpoint))
+            state = state_of(torch, numpy, shape, exported(command, numpy, folder, checkpoint))
             theirs = train_there(torch, transformers, shape, state, tokens)
         worst = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
         failed = failed or len(ours) != STEPS or worst > MOST_DIFFERENCE

@@ -14,6 +14,7 @@ class Documented(unittest.TestCase):
     def run_examples(self, run):
         here = os.getcwd()
         with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.join(os.path.dirname(PAGE), "..", "examples"), os.path.join(folder, "examples"))
             os.chdir(folder)
             try:
                 result = run()

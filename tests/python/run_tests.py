@@ -15,6 +15,7 @@ ALL = (
     "torch_capture",
     "torch_check",
     "torch_documented",
+    "torch_explain",
     "torch_measure",
     "torch_missing",
     "torch_record",

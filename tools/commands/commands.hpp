@@ -8,12 +8,14 @@ namespace pipewright::tools {
 Command analyze_command();
 Command report_command();
 Command check_command();
+Command checkpoint_command();  // in tools/commands/checkpoint
 Command collectives_command();
 Command compare_command();
 Command completions_command();
 Command demo_command();
 Command doctor_command();
 Command estimate_command();
+Command explain_command();
 Command export_command();
 Command partition_command();
 Command plan_command();

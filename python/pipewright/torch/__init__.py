@@ -6,15 +6,17 @@ check     will this schedule hang, or mix up messages, on this group?
 schedule  an order or a plan as a schedule object of PyTorch's runtime
 split     the stages of a plan
 record    what ran, as a trace
+explain   why a job hangs, from the dumps of the Flight Recorder
 
 PyTorch is imported at the first use. See docs/python.md.
 """
 
 from .capturing import Captured, capture
 from .checking import check, preset
+from .explaining import explain
 from .measuring import measure
 from .recording import record
 from .running import schedule
 from .splitting import split
 
-__all__ = ["Captured", "capture", "check", "measure", "preset", "record", "schedule", "split"]
+__all__ = ["Captured", "capture", "check", "explain", "measure", "preset", "record", "schedule", "split"]

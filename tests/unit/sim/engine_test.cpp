@@ -181,6 +181,15 @@ TEST(Engine, SharedLinksUnderIdealNeedTheQueueEngineAndAgreeWhenAlone) {
   EXPECT_EQ(plain.result.timeline.moving, linked.result.timeline.moving);
 }
 
+TEST(Engine, CallsAloneMayBeComputationsToo) {
+  // A host that waits, and a collective of one rank, in an order without any stage.
+  const Outcome r =
+      run("# group b: 0\nALL_REDUCE(a:0),HOST_SYNC,ALL_REDUCE(b:0)\nALL_REDUCE(a:0),HOST_SYNC\n",
+          comm_policy_preset("torch-gloo"), CostTable::uniform(0, {}));
+  EXPECT_TRUE(r.result.finished);
+  EXPECT_EQ(r.result.timeline.makespan_ns, 0);
+}
+
 TEST(Engine, AStuckProgramSaysHowFarItCame) {
   const Outcome r = run("0B0,0F0\n", CommPolicy{}, costs(1, 1, 1, 1), true);
   EXPECT_FALSE(r.result.finished);
