@@ -53,9 +53,8 @@ std::string fold_fault(const StageDivision& ranks, int replicas, int holders) {
   const std::string tensor = std::to_string(ranks.tensor);
   if (!ranks.rows)
     return "whole experts beside tp " + tensor +
-           " (expert_tensor_parallel_size 1) need sequence parallelism, for each rank sends rows "
-           "of "
-           "its own; take use_sequence_parallel true, or leave out expert_tensor_parallel_size";
+           " (expert_tensor_parallel_size 1) need sequence parallelism, for each rank sends its "
+           "own rows; take use_sequence_parallel true, or leave out expert_tensor_parallel_size";
   const std::set<int> possible = possible_holders(ranks, replicas);
   if (possible.contains(holders)) return "";
   return "ep " + std::to_string(holders) +

@@ -265,8 +265,7 @@ std::string expert_fault(const Model& model, const StageDivision& ranks) {
   });
   if (!graph) return "";
   return "layer \"" + graph->path +
-         "\" is a graph with experts inside, whose ranks along tp all have the same rows; leave "
-         "out "
+         "\" is a graph with experts inside, whose ranks along tp have the same rows; leave out "
          "expert_tensor_parallel_size";
 }
 

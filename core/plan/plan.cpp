@@ -261,9 +261,8 @@ void require_axis(const JsonCursor& part, const Call& call, const std::vector<Me
 
 /// What ranks tell one another inside a stage.
 void read_inside_stages(const JsonCursor& document, Plan& plan) {
-  const int ranks_of_stage = plan.mesh.size("tp") * plan.mesh.size("dp") * plan.mesh.size("cp");
   if (const auto experts = document.find("expert_parallel")) {
-    plan.expert_parallel = read_count(*experts, 1, ranks_of_stage);
+    plan.expert_parallel = read_count(*experts, 1, static_cast<int>(plan.mesh.devices.size()));
   }
   if (const auto each = document.find("expert_tensor_parallel")) {
     plan.expert_tensor_parallel = read_count(*each, 1, plan.mesh.size("tp"));

@@ -154,7 +154,8 @@ std::vector<std::string> plan_differences(const Plan& first, const Plan& second)
     differences.add(dimension, first.mesh.size(dimension), second.mesh.size(dimension));
   differences.add("rank order", rank_order_of(first), rank_order_of(second));
   differences.add("ep", first.expert_parallel, second.expert_parallel);
-  differences.add("etp", expert_tensor_of(first), expert_tensor_of(second));
+  if (first.expert_tensor_parallel + second.expert_tensor_parallel > 0)
+    differences.add("etp", expert_tensor_of(first), expert_tensor_of(second));
   differences.add("devices", static_cast<int>(first.mesh.devices.size()),
                   static_cast<int>(second.mesh.devices.size()));
   differences.add("nodes in order", kinds_in_order(first), kinds_in_order(second));

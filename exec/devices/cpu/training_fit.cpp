@@ -7,7 +7,6 @@
 
 #include "core/base/error.hpp"
 #include "core/model/context_split.hpp"
-#include "core/model/expert_fold.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/order/devices.hpp"
 #include "core/order/forward_order.hpp"

@@ -71,6 +71,28 @@ TEST(ReadPlan, PartsAreOfItsStagesAndNameWaysInWhichDevicesDiffer) {
             std::string::npos);
 }
 
+TEST(ReadPlan, WholeExpertsBesideTpExchangeRowsAlongSeveralAxes) {
+  Json document =
+      changed("/parts", Json{{"0F", {"experts*3", "ALL_TO_ALL(tp+ep:x:4x8:bfloat16)"}}});
+  document["schema"] = "pipewright.plan/2";
+  document["cluster"] = to_json(cluster_preset("local-cpu", 16));
+  document.erase("cluster_fingerprint");
+  document["mesh"] = to_json(Mesh::grid(2, 4, 1, 2));
+  document["expert_parallel"] = 4;
+  document["sequence_parallel"] = true;
+  document["expert_tensor_parallel"] = 1;
+  const Plan plan = read(document);
+  EXPECT_EQ(plan.division(), (StageDivision{2, 2, true, 1, ExpertFold::Tensor}));
+  EXPECT_EQ(axes_of(plan), (std::vector<MeshAxis>{{"tp", 2}, {"ep", 2}, {"dp", 2}}));
+  EXPECT_EQ(to_json(plan).at("expert_tensor_parallel"), 1);
+  document["parts"]["0F"][1] = "ALL_TO_ALL(tp+dp:x)";  // they do not follow one another
+  EXPECT_NE(test::refusal([&] { read(document); }).message().find("tp (2), ep (2), dp (2)"),
+            std::string::npos);
+  document["parts"]["0F"][1] = "ALL_TO_ALL(tp+ep:x)";
+  document["expert_tensor_parallel"] = 3;
+  EXPECT_NE(test::refusal([&] { read(document); }).message().find("2"), std::string::npos);
+}
+
 TEST(ReadPlan, OptionalPartsMayBeMissing) {
   Json document = to_json(sample_plan());
   for (const char* key :

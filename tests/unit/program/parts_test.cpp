@@ -109,5 +109,17 @@ TEST(Parts, OfAnOrderJsonNameTheirPointer) {
               testing::IsEmpty());
 }
 
+TEST(Parts, AGroupOfSeveralAxesIsTheirDevicesTogether) {
+  const std::vector<MeshAxis> mesh{{"tp", 2}, {"cp", 3}, {"ep", 4}};
+  EXPECT_EQ(span_of(mesh, "tp"), (AxisSpan{2, 1}));
+  EXPECT_EQ(span_of(mesh, "ep"), (AxisSpan{4, 6}));
+  EXPECT_EQ(span_of(mesh, "tp+cp"), (AxisSpan{6, 1}));
+  EXPECT_EQ(span_of(mesh, "cp+ep"), (AxisSpan{12, 2}));
+  EXPECT_EQ(span_of(mesh, "tp+cp+ep"), (AxisSpan{24, 1}));
+  for (const char* none : {"", "+", "tp+", "+tp", "tp+ep", "cp+tp", "tp+tp", "x+tp"})
+    EXPECT_FALSE(span_of(mesh, none)) << none;
+  EXPECT_EQ(span_of({{"a+b", 2}, {"a", 3}, {"b", 4}}, "a+b"), (AxisSpan{2, 1}));
+}
+
 }  // namespace parts_test
 }  // namespace pipewright

@@ -44,7 +44,7 @@ struct Routed {
     Floats scratch(of.scratch());
     route(of, logits.data(), bias.empty() ? nullptr : bias.data(), weights.data(), routes,
           scratch.data());
-    if (of.place.parts == 1) place_rows(of, nullptr, routes);
+    if (of.place.parts() == 1) place_rows(of, nullptr, routes);
   }
 
   std::vector<int> experts() const { return {routes.expert, routes.expert + shape.pairs()}; }
