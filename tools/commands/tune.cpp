@@ -275,10 +275,16 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   }
   planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
-  result.intervals =
-      planner::intervals_of(job, profile ? &*profile : nullptr, options.cores, result.ranked);
+  std::optional<planner::MeasuredFit> fit;
+  std::vector<std::string> warnings;
+  while_showing("checking the plan", session, [&] {
+    result.intervals =
+        planner::intervals_of(job, profile ? &*profile : nullptr, options.cores, result.ranked);
+    fit = fit_of(job, profile, options.cores);
+    if (result.best && !arguments.has("--synthesise"))
+      warnings = planner::stock_verdicts(*result.best);
+  });
   Json fields = planner::search_fields(result);
-  const auto fit = fit_of(job, profile, options.cores);
   if (fit) fields["calibration"] = measured_fields(*fit);
   fields["costing"] = planner::costing_fields(costing);
   if (const auto asked = arguments.text("--explain")) {
@@ -294,9 +300,8 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   }
   if (arguments.has("--synthesise") && result.best) {
     result.best = with_synthesis(result, job, arguments, session, fields["synthesis"]);
+    warnings = planner::stock_verdicts(*result.best);
   }
-  const auto warnings =
-      result.best ? planner::stock_verdicts(*result.best) : std::vector<std::string>();
   fields["warnings"] = warnings;
   if (session.json()) session.print_result(fields);
   for (const std::string& warning : warnings) session.note("warning: " + warning);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "planner/base/number_text.hpp"
+#include "planner/base/parallel.hpp"
 #include "planner/configurations/costing.hpp"
 #include "tools/cli/figures.hpp"
 #include "tools/cli/table.hpp"
@@ -94,6 +95,14 @@ planner::SearchOptions watched(planner::SearchOptions options, Session& session)
     session.progress(line);
   };
   return options;
+}
+
+void while_showing(std::string_view what, Session& session, const std::function<void()>& work) {
+  const auto show = [&] { session.progress(std::string(what) + " ..."); };
+  show();
+  planner::for_each_index(
+      1, 1, [&](std::size_t) { work(); }, show);
+  session.clear_progress();
 }
 
 planner::SearchResult search_with_progress(const Job& job, const std::optional<Profile>& profile,

@@ -1,6 +1,7 @@
 // The search as tune and demo show it.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ std::optional<Profile> profile_for(const Job& job, const std::optional<std::stri
 /// search(), with a line on stderr while it runs; Ctrl-C ends the process at once.
 planner::SearchResult search_with_progress(const Job& job, const std::optional<Profile>& profile,
                                            const planner::SearchOptions& options, Session& session);
+
+/// Does the work, with a line on stderr that says what it is.
+void while_showing(std::string_view what, Session& session, const std::function<void()>& work);
 
 /// The options, with that line.
 planner::SearchOptions watched(planner::SearchOptions options, Session& session);
