@@ -88,7 +88,7 @@ class Walk {
           }
           clock = std::max(clock, arrived);
         }
-        clock += durations_.plain(in);
+        clock += durations_.plain(at, in);
         end_[at] = clock;
       } else if (is_send(in.kind)) {
         if (in.has(Instruction::kExtraInput)) {
@@ -138,7 +138,7 @@ class Walk {
     }
     if (in.has(Instruction::kPair)) {
       while (program_.pairs[rank.pair].first < at) ++rank.pair;
-      clock = start + durations_.pair(in, program_.pairs[rank.pair].second);
+      clock = start + durations_.pair(at, in, program_.pairs[rank.pair].second);
     } else {
       clock = start + durations_.compute(at);
     }

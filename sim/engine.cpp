@@ -53,20 +53,29 @@ Result from_ends(const Program& program, const Durations& durations,
   return result;
 }
 
-}  // namespace
-
-Result simulate(const Program& program, const CostTable& costs, const Pulse& pulse) {
-  const Durations durations(program, costs);
+Result simulate_with(const Program& program, const CostTable& costs, const Durations& durations,
+                     const Pulse& pulse) {
   if (!needs_no_queues(program, costs)) return run_channels(program, costs, durations, pulse);
   std::vector<std::int64_t> end;
   run_dataflow(program, durations, end, pulse);
   return from_ends(program, durations, std::move(end));
 }
 
-Result simulate(const Program& program, const CostTable& costs,
-                std::span<const std::int64_t> compute_ns) {
-  PIPEWRIGHT_ASSERT(compute_ns.size() == program.code.size(), "a duration for each instruction");
-  return run_channels(program, costs, Durations(program, costs, compute_ns));
+}  // namespace
+
+Result simulate(const Program& program, const CostTable& costs, const Pulse& pulse) {
+  return simulate_with(program, costs, Durations(program, costs), pulse);
+}
+
+Result simulate(const Program& program, const CostTable& costs, const OwnTimes& own) {
+  const auto fits = [](const auto& times, const auto& of) {
+    return times.empty() || times.size() == of.size();
+  };
+  PIPEWRIGHT_ASSERT(fits(own.compute_ns, program.code) &&
+                        fits(own.collective_ns, program.collectives) &&
+                        fits(own.messages, program.routes),
+                    "a time for each");
+  return simulate_with(program, costs, Durations(program, costs, own), {});
 }
 
 WaitReport check(const Program& program, const CostTable& costs, const Pulse& pulse) {

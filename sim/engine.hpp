@@ -3,14 +3,13 @@
 // once, one call a thread.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <span>
 
 #include "core/costs/costs.hpp"
 #include "core/program/program.hpp"
 #include "core/program/wait_for.hpp"
 #include "core/timeline/timeline.hpp"
+#include "sim/durations.hpp"
 
 namespace pipewright::sim {
 
@@ -30,10 +29,8 @@ using Pulse = std::function<void()>;
 /// collectives, no shared links. Else O(n log lanes) without shared links, O(n log n) with them.
 Result simulate(const Program& program, const CostTable& costs, const Pulse& pulse = {});
 
-/// The same with a duration in ns for each instruction, by instruction (those of transfer ends are
-/// not looked at): what was measured, or drawn. The table gives the transfers.
-Result simulate(const Program& program, const CostTable& costs,
-                std::span<const std::int64_t> compute_ns);
+/// The same with times that were measured, drawn or changed.
+Result simulate(const Program& program, const CostTable& costs, const OwnTimes& own);
 
 /// What `check` does: reads the Program without durations and says whether it
 /// ends.

@@ -63,15 +63,16 @@ void Links::begin(InstructionId send, std::int64_t now, std::vector<Event>& even
   }
   slot_of_[send] = slot;
   Moving& transfer = moving_[slot];
+  const std::uint32_t route = program_.code[send].route;
+  const Factor factor = durations_.messages_of(route);
   // The stamp counts on over all users of a slot, so that no event of an earlier user matches.
-  transfer = {
-      .send = send,
-      .stamp = transfer.stamp + 1,
-      .in_latency = true,
-      .bytes_left = static_cast<double>(durations_.route_bytes()[program_.code[send].route]),
-      .bytes_per_ns = 0,
-      .since = now};
-  events.push_back({now + way(send).latency.value, send, transfer.stamp});
+  transfer = {.send = send,
+              .stamp = transfer.stamp + 1,
+              .in_latency = true,
+              .bytes_left = static_cast<double>(durations_.route_bytes()[route]) * factor.value(),
+              .bytes_per_ns = 0,
+              .since = now};
+  events.push_back({now + scaled(way(send).latency, factor).value, send, transfer.stamp});
 }
 
 bool Links::on_event(const Event& event, std::vector<Event>& events) {

@@ -111,6 +111,7 @@ void set_routes(CostTable& costs, const Cluster& cluster, const std::vector<int>
   set_collectives(costs, cluster, device_of_rank);
   costs.links.clear();
   costs.route_of_edge.clear();
+  costs.ranks_of_replica = 0;
   costs.ranks_of_entry = 1;
   costs.every_route = {cluster.inside.latency, cluster.inside.bytes_per_second, {}};
   if (!has_routes_of_edges(cluster)) return;

@@ -7,25 +7,11 @@
 #include "core/base/json_fields.hpp"
 #include "core/costs/action_times.hpp"
 #include "core/costs/collective_model.hpp"
+#include "core/costs/time_rules.hpp"
 #include "core/order/stages_by_rank.hpp"
 #include "core/program/collectives.hpp"
 
 namespace pipewright {
-namespace {
-
-/// ⌊c · up_to / of_all⌋ − ⌊c · before / of_all⌋ of the action's cost c (§3.4).
-Nanoseconds part_time(const PartWork& work, Nanoseconds action) {
-  const Int128 whole = action.value;
-  // Of a call it may be more than the whole, but no more than a file may say.
-  const auto share = [&](std::int64_t weights) {
-    return static_cast<std::int64_t>(
-        std::min<Int128>(whole * weights / work.of_all, kMostNanoseconds));
-  };
-  return Nanoseconds(share(work.up_to) - share(work.before));
-}
-
-}  // namespace
-
 Nanoseconds StageCosts::*time_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::F:
@@ -76,7 +62,11 @@ bool CostTable::has_shared_links() const {
 const RouteCosts& CostTable::route(RankId source_rank, RankId destination, int ranks) const {
   if (route_of_edge.empty() || source_rank.value < 0 || destination.value < 0) return every_route;
   const auto entry = [this](int rank) { return static_cast<std::size_t>(rank / ranks_of_entry); };
-  return route_of_edge[entry(source_rank.value) * entry(ranks) + entry(destination.value)];
+  const std::size_t from = entry(source_rank.value), to = entry(destination.value);
+  if (ranks_of_replica == 0) return route_of_edge[from * entry(ranks) + to];
+  const auto each = static_cast<std::size_t>(ranks_of_replica);
+  if (from / each != to / each) return every_route;
+  return route_of_edge[from % each * each + to % each];
 }
 
 Bytes CostTable::message_bytes(const Route& route) const {
@@ -96,12 +86,18 @@ std::vector<std::int64_t> CostTable::message_bytes(const Program& program) const
   return bytes;
 }
 
-Nanoseconds CostTable::transfer_time(const Route& r, int ranks) const {
-  const RouteCosts& way = route(r.source, r.destination, ranks);
-  if (way.bytes_per_second <= 0) return way.latency;
-  const double moving = static_cast<double>(message_bytes(r).value) / way.bytes_per_second * 1e9;
+Nanoseconds transfer_time(const CostTable& costs, const Route& r, int ranks, Factor f) {
+  const RouteCosts& way = costs.route(r.source, r.destination, ranks);
+  const Nanoseconds latency = scaled(way.latency, f);
+  if (way.bytes_per_second <= 0) return latency;
+  const double bytes = static_cast<double>(costs.message_bytes(r).value) * f.value();
   // The epsilon keeps an exact quotient from being rounded up by its last bit.
-  return way.latency + Nanoseconds(static_cast<std::int64_t>(std::ceil(moving - 1e-6)));
+  const double moving = std::ceil(bytes / way.bytes_per_second * 1e9 - 1e-6);
+  return latency + Nanoseconds(static_cast<std::int64_t>(moving));
+}
+
+Nanoseconds CostTable::transfer_time(const Route& r, int ranks) const {
+  return pipewright::transfer_time(*this, r, ranks, {});
 }
 
 Nanoseconds CostTable::stage_time(ActionKind kind, StageId stage) const {
@@ -111,23 +107,45 @@ Nanoseconds CostTable::stage_time(ActionKind kind, StageId stage) const {
 }
 
 Nanoseconds CostTable::compute_time(const Action& action, const Action* partner) const {
+  if (partner != nullptr) return pair_time(action, *partner);
   if (actions != nullptr) {
-    if (const auto own = actions->of(action, partner)) return *own;
+    if (const auto own = actions->of(action)) return *own;
   }
-  return partner != nullptr ? pair_time(action, *partner) : stage_time(action.kind, action.stage);
+  return stage_time(action.kind, action.stage);
 }
 
 Nanoseconds CostTable::pair_time(const Action& first, const Action& second) const {
-  if (!pairs.empty()) {
+  const auto own = own_pair_time(*this, first, second);
+  return own ? *own : compute_time(first) + compute_time(second);
+}
+
+std::optional<Nanoseconds> own_pair_time(const CostTable& costs, const Action& first,
+                                         const Action& second) {
+  if (costs.actions != nullptr) {
+    if (const auto own = costs.actions->of(first, &second)) return own;
+  }
+  if (!costs.pairs.empty()) {
     const bool forward_first = first.kind == ActionKind::F;
     const Action &forward = forward_first ? first : second,
                  &backward = forward_first ? second : first;
-    const Nanoseconds time = pairs[static_cast<std::size_t>(forward.stage.value) * stages.size() +
-                                   static_cast<std::size_t>(backward.stage.value)];
+    const Nanoseconds time =
+        costs.pairs[static_cast<std::size_t>(forward.stage.value) * costs.stages.size() +
+                    static_cast<std::size_t>(backward.stage.value)];
     if (forward.kind == ActionKind::F && backward.kind == ActionKind::B && time.value > 0)
       return time;
   }
-  return overlapped_pair.value > 0 ? overlapped_pair : compute_time(first) + compute_time(second);
+  return costs.overlapped_pair.value > 0 ? std::optional(costs.overlapped_pair) : std::nullopt;
+}
+
+/// ⌊c · up_to / of_all⌋ − ⌊c · before / of_all⌋ of the action's cost c.
+Nanoseconds part_time(const PartWork& work, Nanoseconds action) {
+  const Int128 whole = action.value;
+  // Of a call it may be more than the whole, but no more than a file may say.
+  const auto share = [&](std::int64_t weights) {
+    return static_cast<std::int64_t>(
+        std::min<Int128>(whole * weights / work.of_all, kMostNanoseconds));
+  };
+  return Nanoseconds(share(work.up_to) - share(work.before));
 }
 
 /// Bytes that go round the ring; nullopt: the table does not give them.

@@ -42,6 +42,9 @@ struct StageMemory {
   /// Where replicas divide gradients, or weights: the whole ones, beside the part in `constant`
   /// (core/timeline/whole_arrays.hpp).
   Bytes whole_gradients, whole_weights;
+  /// Copies for other ranks that are kept from a REDUCE_GRAD, or UNSHARD, to the end of the step,
+  /// where replicas do not divide gradients.
+  Bytes copied_gradients, copied_weights;
 
   /// That of a computation; 0 for anything else.
   Bytes within(ActionKind kind) const;
@@ -80,6 +83,9 @@ struct CostTable {
   /// Own entry of a directed rank edge, at source * ranks + destination; empty: every_route for
   /// all. Its links may be empty.
   std::vector<RouteCosts> route_of_edge;
+  /// If not 0, so many ranks in a row are a replica: route_of_edge has the entries between these
+  /// alone, which every replica has alike, and every_route counts from one replica to another.
+  int ranks_of_replica = 0;
   /// So many consecutive ranks share the entry of one (docs/semantics.md §3.5).
   int ranks_of_entry = 1;
   std::vector<Link> links;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/model/find_layer.hpp"
 #include "core/model/tie.hpp"
 
 namespace pipewright {
@@ -252,6 +253,21 @@ std::string expert_fault(const Model& model, int ranks) {
   if (all.empty())
     return "expert parallelism divides mixtures of experts, and this model has none; take ep 1";
   return undivided("ep", all, ranks);
+}
+
+std::string expert_fault(const Model& model, const StageDivision& ranks) {
+  const std::string fault = expert_fault(model, ranks.expert_holders());
+  if (!fault.empty() || !ranks.folds_experts()) return fault;
+  const auto graph = find_layer(model, [](const Layer& layer) {
+    std::vector<Divided> inside;
+    if (layer.kind == LayerKind::Graph) collect_experts({layer}, "", inside);
+    return !inside.empty();
+  });
+  if (!graph) return "";
+  return "layer \"" + graph->path +
+         "\" is a graph with experts inside, whose ranks along tp all have the same rows; leave "
+         "out "
+         "expert_tensor_parallel_size";
 }
 
 }  // namespace pipewright

@@ -14,6 +14,11 @@
 
 namespace pipewright {
 
+/// Along which axes ranks hold different experts besides those along ep, each expert whole: along
+/// none, every rank of tp and cp having the same; along tp; along both
+/// (core/model/expert_fold.hpp).
+enum class ExpertFold : std::uint8_t { None, Tensor, TensorAndContext };
+
 /// Ranks that divide the layers of a stage, along each axis; or the place of one of them.
 struct StageDivision {
   int tensor = 1, experts = 1;
@@ -23,6 +28,14 @@ struct StageDivision {
   /// Ranks that have a part of every sequence each (context parallelism;
   /// core/model/context_split.hpp).
   int context = 1;
+  ExpertFold fold = ExpertFold::None;
+
+  bool folds_experts() const { return fold != ExpertFold::None; }
+  bool experts_differ_along_context() const { return fold == ExpertFold::TensorAndContext; }
+  /// Ranks that hold all experts together; and of them those of one place along tp, which are
+  /// replicas of one another in all else.
+  int expert_holders() const { return (folds_experts() ? tensor : 1) * expert_replicas(); }
+  int expert_replicas() const { return experts * (experts_differ_along_context() ? context : 1); }
 
   auto operator<=>(const StageDivision&) const = default;
 };
@@ -86,5 +99,7 @@ std::string tensor_fault(const Model& model, int ranks);
 std::string sequence_fault(const Model& model, int ranks);
 /// Why so many ranks cannot divide the experts of the model, in the same way.
 std::string expert_fault(const Model& model, int ranks);
+/// Why the ranks that hold all experts together cannot.
+std::string expert_fault(const Model& model, const StageDivision& ranks);
 
 }  // namespace pipewright

@@ -77,9 +77,9 @@ std::string part_fault(const Order& order) {
              std::to_string(extent.stages) + " stages, counted from 0";
   }
   for (const auto* const axes : {&order.mesh, &order.devices}) {
-    for (const MeshAxis& axis : *axes) {
-      if (named(order.groups, axis.name) != nullptr)
-        return axis.name +
+    for (const Group& group : order.groups) {
+      if (span_of(*axes, group.name))
+        return group.name +
                " is an axis of the mesh and a group with ranks; give one of them another name";
     }
   }

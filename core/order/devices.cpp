@@ -14,7 +14,7 @@ void require_no_ranks(const Order& order) {
                      " names ranks, and each of them stands for devices; name an axis of the mesh, "
                      "or write the devices out");
   const auto require_axis = [&](const Call& call) {
-    if (call.kind == ActionKind::HostSync || axis_of(order.mesh, call.group) != nullptr) return;
+    if (call.kind == ActionKind::HostSync || span_of(order.mesh, call.group)) return;
     throw InputError(to_string(call) +
                      " is between ranks that stand for devices; name an axis of the mesh, or "
                      "write the devices out");
@@ -65,12 +65,14 @@ int coordinate_of(const std::vector<MeshAxis>& devices, std::string_view axis, R
              : static_cast<int>(rank.value / stride_of(devices, *found) % found->devices);
 }
 
-std::vector<RankId> ranks_along(const std::vector<MeshAxis>& devices, const MeshAxis& axis,
-                                RankId rank) {
-  const int stride = stride_of(devices, axis);
-  const auto first = rank.value - coordinate_of(devices, axis.name, rank) * stride;
+int place_in(const AxisSpan& group, RankId rank) {
+  return static_cast<int>(rank.value / group.stride % group.devices);
+}
+
+std::vector<RankId> ranks_in(const AxisSpan& group, RankId rank) {
+  const auto first = rank.value - place_in(group, rank) * group.stride;
   std::vector<RankId> ranks;
-  for (int k = 0; k < axis.devices; ++k) ranks.emplace_back(first + k * stride);
+  for (int k = 0; k < group.devices; ++k) ranks.emplace_back(first + k * group.stride);
   return ranks;
 }
 
@@ -80,10 +82,15 @@ MicroBatchId first_micro_batch(const std::vector<MeshAxis>& devices, RankId rank
                       (micro_batches / devices_of_rank(devices)));
 }
 
+int place_of_experts(const std::vector<MeshAxis>& devices, RankId rank, bool along_context) {
+  return place_along(devices, kExpertAxis, rank) +
+         (along_context ? place_along(devices, kContextAxis, rank) : 0);
+}
+
 MicroBatchId first_micro_batch_of_experts(const std::vector<MeshAxis>& devices, RankId rank,
-                                          int micro_batches) {
+                                          int micro_batches, bool along_context) {
   const int place =
-      place_along(devices, kTensorAxis, rank) + place_along(devices, kExpertAxis, rank);
+      place_along(devices, kTensorAxis, rank) + place_of_experts(devices, rank, along_context);
   return MicroBatchId(place * (micro_batches / devices_of_rank(devices)));
 }
 

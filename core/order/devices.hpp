@@ -20,17 +20,21 @@ inline constexpr std::string_view kContextAxis = "cp";
 int size_along(const std::vector<MeshAxis>& devices, std::string_view axis);
 /// The rank's place along the axis; 0 where there is no such axis.
 int coordinate_of(const std::vector<MeshAxis>& devices, std::string_view axis, RankId rank);
-/// The ranks of its block that differ from it in this axis alone, and it; ascending.
-std::vector<RankId> ranks_along(const std::vector<MeshAxis>& devices, const MeshAxis& axis,
-                                RankId rank);
+/// The rank's place among those of its block that are a group, and all of them, ascending.
+int place_in(const AxisSpan& group, RankId rank);
+std::vector<RankId> ranks_in(const AxisSpan& group, RankId rank);
 
 /// The first micro-batch, of so many, of the devices that hold the same parameters as this one.
 MicroBatchId first_micro_batch(const std::vector<MeshAxis>& devices, RankId rank,
                                int micro_batches);
 
-/// The same of the devices that hold the same experts, too.
+/// Which experts a device holds, as a number that those of the same place along tp have alike if
+/// they hold the same ones: such that differ along ep do not, nor, where experts are dealt out
+/// along cp, too, those that differ along it.
+int place_of_experts(const std::vector<MeshAxis>& devices, RankId rank, bool along_context = false);
+/// first_micro_batch() of the devices that hold the same experts, too.
 MicroBatchId first_micro_batch_of_experts(const std::vector<MeshAxis>& devices, RankId rank,
-                                          int micro_batches);
+                                          int micro_batches, bool along_context = false);
 
 /// Of so many micro-batches those that differ in their data: along tp and cp devices compute the
 /// same, or parts of the same, under numbers of their own. And the number of a micro-batch's data

@@ -50,9 +50,9 @@ struct Order {
   const Call& call(const Action& action) const {
     return calls[static_cast<std::size_t>(action.micro_batch.value)];
   }
-  /// Whether a group is what ranks, or devices of a rank, are along an axis.
+  /// Whether a group is what ranks, or devices of a rank, are along an axis, or several.
   bool names_axis(const Call& call) const {
-    return axis_of(mesh, call.group) != nullptr || axis_of(devices, call.group) != nullptr;
+    return span_of(mesh, call.group) || span_of(devices, call.group);
   }
 };
 

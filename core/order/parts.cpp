@@ -66,6 +66,22 @@ int stride_of(const std::vector<MeshAxis>& mesh, const MeshAxis& axis) {
   return stride;
 }
 
+std::optional<AxisSpan> span_of(const std::vector<MeshAxis>& mesh, std::string_view group) {
+  if (const MeshAxis* const axis = axis_of(mesh, group))
+    return AxisSpan{axis->devices, stride_of(mesh, *axis)};
+  if (group.find('+') == group.npos) return std::nullopt;
+  for (auto first = mesh.begin(); first != mesh.end(); ++first) {
+    std::string name = first->name;
+    int devices = first->devices;
+    for (auto next = first + 1; next != mesh.end() && name.size() < group.size(); ++next) {
+      name += "+" + next->name;
+      devices *= next->devices;
+      if (name == group) return AxisSpan{devices, stride_of(mesh, *first)};
+    }
+  }
+  return std::nullopt;
+}
+
 std::string name_of(const ActionParts& parts) {
   return std::to_string(parts.stage.value) + std::string(to_string(parts.kind));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,16 @@ const MeshAxis* axis_of(const std::vector<MeshAxis>& mesh, std::string_view grou
 int devices_of_rank(const std::vector<MeshAxis>& mesh);
 /// From a device of a rank to the next in an axis: in the first axis they are neighbours (§3.4).
 int stride_of(const std::vector<MeshAxis>& mesh, const MeshAxis& axis);
+
+/// Devices that are a group: so many, each so far from the next.
+struct AxisSpan {
+  int devices = 1, stride = 1;
+
+  bool operator==(const AxisSpan&) const = default;
+};
+/// Those of a group called like an axis, or like several that follow one another, joined by "+":
+/// "tp+ep". nullopt: the mesh has no such axes.
+std::optional<AxisSpan> span_of(const std::vector<MeshAxis>& mesh, std::string_view group);
 
 /// "0F"
 std::string name_of(const ActionParts& parts);

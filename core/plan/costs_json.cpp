@@ -26,6 +26,8 @@ bool all_equal(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 bool routes_come_from_cluster(const CostTable& costs, const CostContext& context) {
+  // These are an estimate's: a cluster's own lead from each rank to itself in no time.
+  if (costs.ranks_of_replica > 0) return false;
   for (const int device : context.device_of_rank) {
     if (device >= context.cluster.devices()) {
       return false;  // a made-up mesh of devices that the cluster does not have
@@ -64,7 +66,7 @@ StageCosts read_stage(const JsonCursor& value) {
 StageMemory read_stage_memory(const JsonCursor& value) {
   value.only({"f_bytes", "i_bytes", "w_bytes", "constant_bytes", "in_f_bytes", "in_i_bytes",
               "in_w_bytes", "in_b_bytes", "version_bytes", "whole_gradients_bytes",
-              "whole_weights_bytes"});
+              "whole_weights_bytes", "copied_gradients_bytes", "copied_weights_bytes"});
   const auto size_or_0 = [&](std::string_view key) {
     const auto size = value.find(key);
     return size ? read_size(*size) : Bytes(0);
@@ -79,7 +81,9 @@ StageMemory read_stage_memory(const JsonCursor& value) {
           .in_b = size_or_0("in_b_bytes"),
           .version = size_or_0("version_bytes"),
           .whole_gradients = size_or_0("whole_gradients_bytes"),
-          .whole_weights = size_or_0("whole_weights_bytes")};
+          .whole_weights = size_or_0("whole_weights_bytes"),
+          .copied_gradients = size_or_0("copied_gradients_bytes"),
+          .copied_weights = size_or_0("copied_weights_bytes")};
 }
 
 std::vector<Bytes> read_messages(const JsonCursor& costs, std::string_view key, int stages) {
@@ -221,13 +225,18 @@ Json route_json(const RouteCosts& route) {
 
 Json edges_json(const CostTable& costs, std::size_t ranks) {
   Json edges = Json::array();
-  for (std::size_t k = 0; k < costs.route_of_edge.size(); ++k) {
-    if (equal(costs.route_of_edge[k], costs.every_route)) {
-      continue;
+  if (costs.route_of_edge.empty()) return edges;
+  const std::size_t each =
+      costs.ranks_of_replica > 0 ? static_cast<std::size_t>(costs.ranks_of_replica) : ranks;
+  for (std::size_t from = 0; from < ranks; ++from) {
+    const std::size_t first = from / each * each;  // of its replica
+    for (std::size_t to = 0; to < each; ++to) {
+      const RouteCosts& route = costs.route_of_edge[(from - first) * each + to];
+      if (equal(route, costs.every_route)) continue;
+      Json edge = {{"from", from}, {"to", first + to}};
+      edge.update(route_json(route));
+      edges.push_back(std::move(edge));
     }
-    Json edge = {{"from", k / ranks}, {"to", k % ranks}};
-    edge.update(route_json(costs.route_of_edge[k]));
-    edges.push_back(std::move(edge));
   }
   return edges;
 }
@@ -359,6 +368,9 @@ Json costs_json(const CostTable& costs, const CostContext& context) {
     if (stage.whole_gradients.value > 0)
       each["whole_gradients_bytes"] = stage.whole_gradients.value;
     if (stage.whole_weights.value > 0) each["whole_weights_bytes"] = stage.whole_weights.value;
+    if (stage.copied_gradients.value > 0)
+      each["copied_gradients_bytes"] = stage.copied_gradients.value;
+    if (stage.copied_weights.value > 0) each["copied_weights_bytes"] = stage.copied_weights.value;
     memory.push_back(std::move(each));
   }
   Json json = {{"source", costs.source}, {"stages", std::move(stages)}};

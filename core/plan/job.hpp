@@ -34,12 +34,14 @@ struct Strategy {
   int sharding_degree = 1;           // replicas that divide one another's state; 1: none do
   int unshard_lookahead = 0;         // stages whose weights are gathered before their turn
   Choice recompute;  // "none", "selective", "full", "by_stage": each stage the least that fits
-  Choice mp_degree, ep_degree;   // tensor and expert parallel
-  Choice use_sequence_parallel;  // "true", "false"
+  Choice mp_degree, ep_degree;         // tensor and expert parallel
+  Choice expert_tensor_parallel_size;  // ranks that divide each expert, 1 or as many as mp_degree
+  Choice use_sequence_parallel;        // "true", "false"
   // "auto" was written: else a job that is planned layer by layer does what its training says, and
   // divides nothing.
   bool opens_recompute = false, opens_mp_degree = false, opens_ep_degree = false,
-       opens_cp_degree = false, opens_sequence_parallel = false;
+       opens_cp_degree = false, opens_sequence_parallel = false,
+       opens_expert_tensor_parallel_size = false;
   Choice sharding_stage;
   // Only of jobs that are estimated (estimated_architecture()):
   Choice cp_degree;

@@ -251,7 +251,7 @@ TunerRecord read_tuner(const JsonCursor& value) {
 
 /// A group of a call has to be one of a rank's axes.
 void require_axis(const JsonCursor& part, const Call& call, const std::vector<MeshAxis>& axes) {
-  if (axis_of(axes, call.group) != nullptr) return;
+  if (span_of(axes, call.group)) return;
   std::string there;
   for (const MeshAxis& axis : axes)
     there += (there.empty() ? "" : ", ") + axis.name + " (" + std::to_string(axis.devices) + ")";
@@ -261,8 +261,14 @@ void require_axis(const JsonCursor& part, const Call& call, const std::vector<Me
 
 /// What ranks tell one another inside a stage.
 void read_inside_stages(const JsonCursor& document, Plan& plan) {
+  const int ranks_of_stage = plan.mesh.size("tp") * plan.mesh.size("dp") * plan.mesh.size("cp");
   if (const auto experts = document.find("expert_parallel")) {
-    plan.expert_parallel = read_count(*experts, 1, plan.mesh.size("dp") * plan.mesh.size("cp"));
+    plan.expert_parallel = read_count(*experts, 1, ranks_of_stage);
+  }
+  if (const auto each = document.find("expert_tensor_parallel")) {
+    plan.expert_tensor_parallel = read_count(*each, 1, plan.mesh.size("tp"));
+    if (plan.expert_tensor_parallel > 1 && plan.expert_tensor_parallel < plan.mesh.size("tp"))
+      each->fail("1, whole experts, or tp = " + std::to_string(plan.mesh.size("tp")));
   }
   if (const auto sequence = document.find("sequence_parallel")) {
     plan.sequence_parallel = sequence->boolean();
@@ -408,12 +414,6 @@ Executable executable_of_text(std::string_view text) {
   return {Executable::Answer::IfThere, std::string(text.substr(kNeeds.size()))};
 }
 
-std::vector<MeshAxis> axes_of(const Plan& plan) {
-  if (plan.replicas_are_ranks) return rank_axes(plan.mesh.size("tp"), 1, plan.expert_parallel, 1);
-  return rank_axes(plan.mesh.size("tp"), plan.mesh.size("cp"), plan.expert_parallel,
-                   plan.replicas());
-}
-
 Plan read_plan(const JsonCursor& document) {
   require_schema(document, "plan", 2);
   document.only({"schema",
@@ -430,6 +430,7 @@ Plan read_plan(const JsonCursor& document) {
                  "sharding_degree",
                  "unshard_lookahead",
                  "expert_parallel",
+                 "expert_tensor_parallel",
                  "sequence_parallel",
                  "parts",
                  "replicas_are_ranks",
@@ -476,6 +477,7 @@ Json to_json(const Plan& plan) {
   if (plan.sharding_degree > 0) json["sharding_degree"] = plan.sharding_degree;
   if (plan.unshard_lookahead > 0) json["unshard_lookahead"] = plan.unshard_lookahead;
   if (plan.expert_parallel > 1) json["expert_parallel"] = plan.expert_parallel;
+  if (plan.expert_tensor_parallel > 0) json["expert_tensor_parallel"] = plan.expert_tensor_parallel;
   if (plan.sequence_parallel) json["sequence_parallel"] = true;
   if (!plan.parts.empty()) json["parts"] = parts_json(plan.parts);
   if (plan.replicas_are_ranks) json["replicas_are_ranks"] = true;

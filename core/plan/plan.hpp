@@ -94,7 +94,8 @@ struct Plan {
   int sharding_stage = 0;          // of ZeRO, 0 to 3; each replica updates its part from 1 on
   int sharding_degree = 0;         // replicas that divide one another's state; 0: all
   int unshard_lookahead = 0;       // stages whose weights are gathered before their turn (ZeRO 3)
-  int expert_parallel = 1;         // replicas that divide the experts
+  int expert_parallel = 1;         // ranks that divide the experts
+  int expert_tensor_parallel = 0;  // ranks that divide each expert; 0: as along tp
   bool sequence_parallel = false;  // tensor parallel ranks divide norms and dropouts too
   /// Of the actions of stages, by kind; empty: nothing is said of what ranks tell one another
   /// inside a stage.
@@ -130,11 +131,9 @@ struct Plan {
   int all_ranks() const { return program_replicas() * ranks(); }
   int all_micro_batches() const { return program_replicas() * micro_batches; }
   ReplicaShape shape() const { return {program_replicas(), ranks(), micro_batches}; }
-  /// The devices that divide the layers of a stage, along each axis.
-  StageDivision division() const {
-    return {mesh.size("tp"), expert_parallel, sequence_parallel && mesh.size("tp") > 1,
-            mesh.size("cp")};
-  }
+  /// The devices that divide the layers of a stage, along each axis. Of experts that cannot be
+  /// dealt out as the plan says (fold_fault()) as if it did not say so.
+  StageDivision division() const;
 };
 
 /// Of the devices for which a rank stands in a plan with parts (core/plan/rank_axes.hpp).

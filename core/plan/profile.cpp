@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/model/expert_fold.hpp"
 
 namespace pipewright {
 
@@ -98,17 +99,21 @@ std::vector<ProfileSize> read_sizes(const JsonCursor& list, bool has_loss) {
 
 /// Of the micro-batch sizes and layers of `whole`.
 DividedProfile read_divided(const JsonCursor& value, const std::vector<ProfileSize>& whole) {
-  value.only({"tp", "cp", "ep", "sequence_parallel", "ranks_measured", "sizes"});
+  value.only({"tp", "cp", "ep", "etp", "sequence_parallel", "ranks_measured", "sizes"});
   const auto degree = [&](const char* key) {
     const auto found = value.find(key);
     return found ? read_count(*found, 1, kMostRanksMeasured) : 1;
   };
   DividedProfile divided;
   const auto rows = value.find("sequence_parallel");
-  divided.ranks = {.tensor = degree("tp"),
-                   .experts = degree("ep"),
-                   .rows = rows && rows->boolean(),
-                   .context = degree("cp")};
+  const StageDivision ranks{
+      .tensor = degree("tp"), .rows = rows && rows->boolean(), .context = degree("cp")};
+  const auto each = value.find("etp");
+  divided.ranks = division_with_experts(ranks, degree("ep"), each ? read_count(*each, 1, 1) : 0);
+  if (each && !divided.ranks.folds_experts())
+    each->fail(
+        "1 beside sequence parallelism and an ep that is tp, or a multiple of tp * cp; else "
+        "leave it out");
   if (divided.ranks == StageDivision{}) value.fail("a tp, a cp or an ep of more than 1");
   divided.ranks_measured = read_count(value.at("ranks_measured"), 1, kMostRanksMeasured);
   divided.sizes = read_sizes(value.at("sizes"), false);
@@ -174,11 +179,12 @@ Json sizes_json(const std::vector<ProfileSize>& sizes, bool has_loss) {
 
 Json divided_json(const DividedProfile& divided) {
   Json json = {{"tp", divided.ranks.tensor},
-               {"ep", divided.ranks.experts},
+               {"ep", divided.ranks.expert_holders()},
                {"ranks_measured", divided.ranks_measured},
                {"sizes", sizes_json(divided.sizes, false)}};
   if (divided.ranks.context > 1) json["cp"] = divided.ranks.context;
   if (divided.ranks.rows) json["sequence_parallel"] = true;
+  if (divided.ranks.folds_experts()) json["etp"] = 1;
   return json;
 }
 

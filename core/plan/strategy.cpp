@@ -21,9 +21,10 @@ constexpr std::array<std::string_view, 14> kFields{
     "recompute",        "stage_replicas"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 10> kEstimatedFields{
-    "mp_degree", "cp_degree",  "ep_degree",  "use_sequence_parallel", "overlap_grad_reduce",
-    "framework", "node_order", "rank_order", "grad_accum_dtype",      "matmul_dtype"};
+constexpr std::array<std::string_view, 11> kEstimatedFields{
+    "mp_degree",    "cp_degree",        "ep_degree",           "expert_tensor_parallel_size",
+    "framework",    "node_order",       "overlap_grad_reduce", "use_sequence_parallel",
+    "matmul_dtype", "grad_accum_dtype", "rank_order"};
 
 /// What others call a field: Megatron-LM (…_model_parallel_size), torchtitan (…_parallel_degree),
 /// DeepSpeed, Paddle's sep_degree, and the short names of tables and papers.
@@ -57,6 +58,8 @@ constexpr auto kOtherNames =
                               {"expert_parallel_size", "ep_degree"},
                               {"expert_parallel_degree", "ep_degree"},
                               {"expert_model_parallel_size", "ep_degree"},
+                              {"etp", "expert_tensor_parallel_size"},
+                              {"expert_tensor_parallel_degree", "expert_tensor_parallel_size"},
                               {"vpp", "vpp_degree"},
                               {"vpp_size", "vpp_degree"},
                               {"virtual_pipeline_model_parallel_size", "vpp_degree"},
@@ -216,6 +219,7 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
   strategy.mp_degree = read_numbers(fields, "mp_degree", 65536);
   strategy.cp_degree = read_numbers(fields, "cp_degree", 65536);
   strategy.ep_degree = read_numbers(fields, "ep_degree", 65536);
+  strategy.expert_tensor_parallel_size = read_numbers(fields, "expert_tensor_parallel_size", 65536);
   strategy.use_sequence_parallel = read_flags(fields, "use_sequence_parallel");
   strategy.rank_order = read_alternatives(fields, "rank_order", [](const JsonCursor& value) {
     return read_choice<std::string>(
@@ -319,6 +323,8 @@ void add_estimated(const Strategy& strategy, Json& json) {
   add("mp_degree", strategy.mp_degree, numbers_json, strategy.opens_mp_degree);
   add("cp_degree", strategy.cp_degree, numbers_json, strategy.opens_cp_degree);
   add("ep_degree", strategy.ep_degree, numbers_json, strategy.opens_ep_degree);
+  add("expert_tensor_parallel_size", strategy.expert_tensor_parallel_size, numbers_json,
+      strategy.opens_expert_tensor_parallel_size);
   add("recompute", strategy.recompute, words_json, strategy.opens_recompute);
   add("rank_order", strategy.rank_order, words_json);
   add("node_order", strategy.node_order, words_json);
@@ -383,6 +389,8 @@ Strategy read_strategy(const JsonCursor& value) {
   strategy.opens_mp_degree = opens("mp_degree", strategy.mp_degree);
   strategy.opens_cp_degree = opens("cp_degree", strategy.cp_degree);
   strategy.opens_ep_degree = opens("ep_degree", strategy.ep_degree);
+  strategy.opens_expert_tensor_parallel_size =
+      opens("expert_tensor_parallel_size", strategy.expert_tensor_parallel_size);
   strategy.opens_sequence_parallel = opens("use_sequence_parallel", strategy.use_sequence_parallel);
   read_sharding(fields, strategy);
   if (const auto limit = fields.find("memory_limit")) {

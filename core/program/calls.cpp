@@ -41,13 +41,13 @@ PartWork larger_of(const PartWork& given, const Program& program, std::uint32_t 
 
 /// The call of a rank that stands for devices among which it is.
 Collective collective_inside(const Program& program, RankId rank, InstructionId id,
-                             const MeshAxis& axis) {
+                             const AxisSpan& group) {
   return {.kind = program.code[id].kind,
           .stage = {},
           .members = {{rank, id}},
           .call_bytes = bytes_of(program.call(program.code[id])),
-          .devices = axis.devices,
-          .stride = stride_of(program.mesh, axis),
+          .devices = group.devices,
+          .stride = group.stride,
           .given = larger_of({}, program, program.code[id].micro_batch)};
 }
 
@@ -104,18 +104,18 @@ void append_calls(const Order& order, Program& program) {
   auto ranks_of = ranks_by_group(order);
   for (int r = 0; r < program.ranks(); ++r) ranks_of[""].emplace_back(r);
   for (const auto& [group, calls] : calls_by_group(program)) {
-    if (const MeshAxis* axis = axis_of(program.mesh, group)) {
-      for (std::size_t r = 0; axis->devices > 1 && r < calls.size(); ++r) {
+    if (const auto inside = span_of(program.mesh, group)) {
+      for (std::size_t r = 0; inside->devices > 1 && r < calls.size(); ++r) {
         for (const InstructionId id : calls[r])
           program.collectives.push_back(
-              collective_inside(program, RankId(static_cast<int>(r)), id, *axis));
+              collective_inside(program, RankId(static_cast<int>(r)), id, *inside));
       }
       continue;
     }
-    if (const MeshAxis* axis = axis_of(program.devices, group)) {
+    if (const auto along = span_of(program.devices, group)) {
       for (int r = 0; r < program.ranks(); ++r) {
-        if (coordinate_of(program.devices, group, RankId(r)) == 0)
-          append_turns(calls, ranks_along(program.devices, *axis, RankId(r)), program);
+        if (place_in(*along, RankId(r)) == 0)
+          append_turns(calls, ranks_in(*along, RankId(r)), program);
       }
       continue;
     }

@@ -27,7 +27,7 @@ void LiveMemory::pass() {
     run({.kind = in.kind, .stage = StageId(in.stage), .micro_batch = MicroBatchId(in.micro_batch)});
     if (in.has(Instruction::kPair)) run(*program_.cell(next_).partner);
   }
-  if (divides_) take(whole_.after(in));
+  take(divides_ ? whole_.after(in) : copied_by(in));
   const std::size_t at = next_ - begin_;
   for (; next_version_ < versions_.size() && versions_[next_version_].after == at; ++next_version_)
     take(versions_[next_version_]);
@@ -68,7 +68,16 @@ void LiveMemory::take(const VersionChange& version) {
   peak_bytes_ = std::max(peak_bytes_, bytes_);
 }
 
-/// Of whole arrays that replicas divide otherwise.
+/// What other ranks are given of a stage; its copy is kept until the step ends.
+std::int64_t LiveMemory::copied_by(const Instruction& in) const {
+  if (!in.in_collective() || !has_stage(in.kind)) return 0;
+  const StageMemory* memory = of(in.stage);
+  if (memory == nullptr) return 0;
+  if (in.kind == ActionKind::ReduceGrad) return memory->copied_gradients.value;
+  return in.kind == ActionKind::Unshard ? memory->copied_weights.value : 0;
+}
+
+/// Of whole arrays that replicas divide otherwise, and of copies.
 void LiveMemory::take(std::int64_t bytes) {
   bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, bytes_);

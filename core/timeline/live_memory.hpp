@@ -36,6 +36,7 @@ class LiveMemory {
   void take(const VersionChange& version);
   void take(std::int64_t bytes);
   void let_go(const StageMemory* memory);
+  std::int64_t copied_by(const Instruction& in) const;
   const StageMemory* of(int stage) const;
 
   const Program& program_;

@@ -11,13 +11,36 @@ namespace {
 
 int members_of(const LayerSite& site) { return site.experts == nullptr ? 1 : site.experts->size(); }
 
+/// Experts that differ along cp, too, get all rows of a micro-batch.
+bool adds_experts_in_turns(const LayerSite& site) {
+  return site.adds_rows_in_turns &&
+         (site.experts == nullptr || !site.experts->differs_along_context());
+}
+LayerSite site_of_experts(LayerSite site) {
+  site.adds_rows_in_turns = adds_experts_in_turns(site);
+  return site;
+}
+
+/// Of the members whose rows are one micro-batch's, the runs in the order of its rows, for whom
+/// that matters; else member by member.
+std::vector<RunsOfMember> runs_of_micro_batch(const LayerSite& site, const RowParts& rows) {
+  std::vector<RunsOfMember> runs;
+  if (site.adds_rows_in_turns && !adds_experts_in_turns(site)) {
+    for_each_stretch(rows, [&](int member, int stretch) { runs.push_back({member, stretch}); });
+    return runs;
+  }
+  const int members = site.experts == nullptr ? 1 : site.experts->members_of_micro_batch();
+  for (int member = 0; member < members; ++member) runs.push_back({member});
+  return runs;
+}
+
 std::vector<Parameter> expert_parameters(const Layer& layer, const LayerSite& site, int experts) {
   std::vector<Parameter> parameters;
   for (const Weight& weight : weights_of_experts(layer, site.width, experts)) {
     Parameter& made = parameters.emplace_back(declared(site, weight));
     if (site.experts == nullptr) continue;
     const int index = site.experts->index(), members = site.experts->size();
-    divide_experts(made, rows_of(experts, weight.size / experts, index, members));
+    divide_experts(made, rows_of(experts, weight.size / experts, index, members), *site.experts);
   }
   return parameters;
 }
@@ -25,16 +48,19 @@ std::vector<Parameter> expert_parameters(const Layer& layer, const LayerSite& si
 class ExpertLinear final : public PlainLeafLayer {
  public:
   ExpertLinear(const Layer& layer, const LayerSite& site, const ExpertChoice& choice)
-      : PlainLeafLayer(site, expert_parameters(layer, site, choice.experts), kSlots),
-        shape_{.taken = even_rows(choice, std::int64_t{extent_.samples} * extent_.sequence,
-                                  site.context_place().parts),
+      : PlainLeafLayer(site_of_experts(site), expert_parameters(layer, site, choice.experts),
+                       kSlots),
+        parts_(site.row_parts()),
+        shape_{.taken = even_rows(choice, parts_.rows(), parts_.parts()),
                .experts = choice.experts / members_of(site),
                .in = site.width,
                .out = layer.out,
                .members = members_of(site),
-               .chunks = router_shape(site, choice).chunks()},
+               .chunks = parts_.stretches()},
+        micro_batches_(site.experts == nullptr ? 1 : site.experts->micro_batches()),
+        runs_(runs_of_micro_batch(site, parts_)),
         bias_(layer.bias ? &weights_[1] : nullptr) {
-    for (Parameter& weight : weights_) weight.summands = shape_.members;
+    for (Parameter& weight : weights_) weight.summands = micro_batches_;
   }
 
   enum Slot { kBegin, kX, kDy, kSlots };  // kBegin is there before F
@@ -62,19 +88,25 @@ class ExpertLinear final : public PlainLeafLayer {
     return dx;
   }
 
-  /// What each member's rows give is a summand of its own, for it is another micro-batch's.
+  /// What the rows of each micro-batch give is a summand of its own.
   void add_gradients(Saved& saved) override {
-    for (int member = 0; member < shape_.members; ++member) {
-      if (member > 0) end_summand();
-      add(saved, {member}, [](Parameter& parameter) { return parameter.gradients(); });
+    for (int m = 0; m < micro_batches_; ++m) {
+      if (m > 0) end_summand();
+      for (const RunsOfMember& runs : runs_)
+        add(saved, {first_member(m) + runs.member, runs.chunk},
+            [](Parameter& parameter) { return parameter.gradients(); });
     }
   }
   void add_rows(Saved& saved, const Range& rows) override {
-    const auto chunk = static_cast<int>(rows.begin / rows.count);
-    for (int member = 0; member < shape_.members; ++member)
-      add(saved, {member, chunk}, [member](Parameter& parameter) {
-        return parameter.of_own_rows + member * parameter.start.size;
+    for (int m = 0; m < micro_batches_; ++m) {
+      for_each_stretch_of(parts_, rows.begin, rows.begin + rows.count, [&](int member, int chunk) {
+        add(saved, {first_member(m) + member, chunk},
+            [m](Parameter& parameter) { return parameter.of_own_rows + m * parameter.start.size; });
       });
+    }
+  }
+  int first_member(int micro_batch) const {
+    return micro_batch * (shape_.members / micro_batches_);
   }
 
   /// What these runs give, to the array that a parameter has for it.
@@ -99,14 +131,17 @@ class ExpertLinear final : public PlainLeafLayer {
   }
   static const std::int32_t* begin(const Saved& saved) { return saved.buffers[kBegin].ids(); }
 
-  ExpertLinearShape shape_;
-  Parameter* bias_;
+  const RowParts parts_;
+  const ExpertLinearShape shape_;
+  const int micro_batches_;               // whose rows come
+  const std::vector<RunsOfMember> runs_;  // of each, in the order in which they are added
+  Parameter* const bias_;
 };
 
 }  // namespace
 
 RouterShape router_shape(const LayerSite& site, const ExpertChoice& choice) {
-  return {site.extent.rows(), choice, site.context_place(), site.extent.samples};
+  return {site.own_extent().rows(), choice, site.row_parts()};
 }
 
 ExpertChain::ExpertChain(const Layer& mixture, LayerSite site) {

@@ -9,11 +9,6 @@
 namespace pipewright::exec {
 namespace {
 
-/// Also of an extent that is only counted (Extent::rows()).
-std::int64_t rows_of(const Extent& extent) {
-  return std::int64_t{extent.samples} * extent.sequence;
-}
-
 std::size_t sum_of(const std::vector<std::size_t>& rows) {
   return std::accumulate(rows.begin(), rows.end(), std::size_t{0});
 }
@@ -25,11 +20,11 @@ ExpertDispatch::ExpertDispatch(const LayerSite& site, const RouterShape& router)
       group_(site.experts),
       name_(as_call_name(site.path)),
       runs_(static_cast<std::size_t>(router.runs())),
-      even_(even_rows(router.choice, rows_of(site.extent), router.place.parts)),
-      most_in_(most_rows(router.choice, rows_of(site.extent),
+      even_(even_rows(router.choice, router.place.rows(), router.place.parts())),
+      most_in_(most_rows(router.choice, router.place.rows(),
                          router.choice.experts / (group_ == nullptr ? 1 : group_->size()),
-                         router.place.parts)),
-      places_(site.extent.words(router.choice.top_k)) {}
+                         router.place.parts())),
+      places_(site.own_extent().words(router.choice.top_k)) {}
 
 ExpertDispatch::Counts ExpertDispatch::counts_between(const Buffer& begin, int rows) const {
   Counts counts(runs_);

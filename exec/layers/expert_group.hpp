@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/order/devices.hpp"
+#include "core/model/tensor_split.hpp"
+#include "core/plan/rank_axes.hpp"
 #include "exec/layers/pause_point.hpp"
 
 namespace pipewright::exec {
@@ -30,21 +31,41 @@ struct ExchangeOfMembers {
   std::function<void()> make_room;
 };
 
+/// Members are those along tp, where experts differ along it, these for each place along cp, and
+/// all of these for each along ep, as ranks lie in a block.
 class ExpertGroup {
  public:
-  /// Member `index` of `size`. The point must outlive it.
-  ExpertGroup(int index, int size, PausePoint& point) : index_(index), size_(size), point_(point) {}
+  /// The member at `place`. The point must outlive it.
+  ExpertGroup(const StageDivision& place, const StageDivision& ranks, PausePoint& point)
+      : ranks_(ranks),
+        replica_((ranks.experts_differ_along_context() ? place.context : 0) +
+                 ranks.expert_replicas() / ranks.experts * place.experts),
+        index_((ranks.folds_experts() ? place.tensor : 0) +
+               ranks.expert_holders() / ranks.expert_replicas() * replica_),
+        name_(expert_group_name(ranks)),
+        point_(point) {}
 
   int index() const { return index_; }
-  int size() const { return size_; }
+  int size() const { return ranks_.expert_holders(); }
+  /// Those along tp have experts, and rows, of their own.
+  bool is_folded() const { return ranks_.folds_experts(); }
+  /// Those along cp, too.
+  bool differs_along_context() const { return ranks_.experts_differ_along_context(); }
+  /// Whose rows are one micro-batch's, one after another; and how many there are.
+  int members_of_micro_batch() const { return size() / ranks_.experts; }
+  int micro_batches() const { return ranks_.experts; }
+  /// Its place among the members that are replicas of one another in all but experts.
+  int replica() const { return replica_; }
 
   /// For co_await: until `exchange`, which stays where it is, has taken place.
   PausePoint::Pause exchanged(ExchangeOfMembers& exchange) {
-    return point_.until({.exchange = &exchange, .axis = kExpertAxis});
+    return point_.until({.exchange = &exchange, .axis = name_});
   }
 
  private:
-  const int index_, size_;
+  const StageDivision ranks_;
+  const int replica_, index_;
+  const std::string name_;
   PausePoint& point_;
 };
 

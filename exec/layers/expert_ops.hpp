@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
-#include "core/model/context_split.hpp"
 #include "core/model/experts.hpp"
+#include "core/model/row_parts.hpp"
 #include "exec/base/numerics.hpp"
 
 namespace pipewright::exec {
@@ -17,13 +17,12 @@ namespace pipewright::exec {
 struct RouterShape {
   int rows = 0;  // of this rank
   ExpertChoice choice;
-  /// Where ranks have a part of every sequence each: which of them, and of how many samples.
-  ContextPlace place = {};
-  int samples = 1;
+  /// Where ranks have a part of the rows each: which of them.
+  RowParts place = {};
 
-  std::int64_t all_rows() const { return std::int64_t{rows} * place.parts; }
+  std::int64_t all_rows() const { return std::int64_t{rows} * place.parts(); }
   /// Stretches of consecutive rows, equally long, that those of this rank are.
-  int chunks() const { return place.parts == 1 ? 1 : 2 * samples; }
+  int chunks() const { return place.stretches(); }
   /// Of experts and chunks.
   int runs() const { return choice.experts * chunks(); }
   std::size_t pairs() const {
@@ -68,9 +67,13 @@ void place_rows(const RouterShape& shape, const float* earlier, const Routes& ro
 void count_choices(const RouterShape& shape, const Routes& routes, float* counts);
 /// counts[chunks][experts] = the same, chunk by chunk.
 void count_choices_of_chunks(const RouterShape& shape, const Routes& routes, float* counts);
-/// From the counts of all ranks, [ranks][chunks][experts]: earlier[chunks][experts], as
-/// place_rows() needs them, and all[experts], those of the whole micro-batch.
-void sum_choices(const RouterShape& shape, const float* counts, float* earlier, float* all);
+/// What follows from the counts of all ranks, [ranks][chunks][experts].
+struct ChoiceSums {
+  float* earlier;  // [chunks][experts], as place_rows() needs them
+  float* all;      // [experts], of the whole micro-batch
+  float* own;      // [experts], of the ranks of this one's place along cp
+};
+void sum_choices(const RouterShape& shape, const float* counts, const ChoiceSums& sums);
 /// dlogits[rows][experts], from dweights[rows][top_k] and the router's own losses, of which the
 /// micro-batch's are divided by micro-batches: `share` is 1 / their number. choices[experts]: how
 /// often each was chosen in the whole micro-batch; null: this rank has all of it. dlogits may be

@@ -19,6 +19,7 @@
 
 #include "core/model/context_split.hpp"
 #include "core/model/find_layer.hpp"
+#include "core/model/row_parts.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/model/weights.hpp"
 #include "exec/base/buffer.hpp"
@@ -194,6 +195,8 @@ struct LayerSite {
   int own_width() const { return width / parts_in; }
   Extent own_extent() const;
   ContextPlace context_place() const;
+  /// Which rows of the micro-batch a layer has here that stays on its rank's own.
+  RowParts row_parts() const;
 };
 
 /// Of a layer whose output ranks divide: it is linear, or ends in one that is.

@@ -220,6 +220,14 @@ ContextPlace LayerSite::context_place() const {
   return context == nullptr ? ContextPlace{} : context->place();
 }
 
+RowParts LayerSite::row_parts() const {
+  RowParts rows{.samples = extent.samples, .sequence = extent.sequence, .context = context_place()};
+  if (!divides_rows) return rows;
+  rows.tensor = tensor->index();
+  rows.tensor_parts = tensor->size();
+  return rows;
+}
+
 int width_after(const Layer& layer, int width, const std::string& path) {
   if (layer.kind == LayerKind::Embedding) {
     if (width != 0)

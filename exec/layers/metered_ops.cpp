@@ -41,7 +41,7 @@ double pairs_of(const ContextShape& shape, double scores) {
 double elements_of(const RouterShape& shape) { return product(shape.rows, shape.choice.experts); }
 /// Of the rows that experts take.
 double elements_of(const RouterShape& shape, int width) {
-  return product(even_rows(shape.choice, shape.rows, shape.place.parts), width);
+  return product(even_rows(shape.choice, shape.rows, shape.place.parts()), width);
 }
 double product_of(const ExpertLinearShape& shape) {
   return 2 * product(shape.taken, shape.in, shape.out);

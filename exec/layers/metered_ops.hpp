@@ -127,7 +127,7 @@ class MeteredOps final : public TensorOps,
   void place_rows(const RouterShape&, const float*, const Routes&) override {}
   void count_choices(const RouterShape&, const Routes&, float*) override {}
   void count_choices_of_chunks(const RouterShape&, const Routes&, float*) override {}
-  void sum_choices(const RouterShape&, const float*, float*, float*) override {}
+  void sum_choices(const RouterShape&, const float*, const ChoiceSums&) override {}
   void route_backward(const RouterShape& shape, float, const float*, const float*, const Routes&,
                       const float*, const float*, float*) override;
   void gather_rows(const RouterShape&, int, const Routes&, const float*, float*) override {}

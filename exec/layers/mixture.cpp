@@ -6,9 +6,11 @@
 #include "core/model/layers.hpp"
 #include "core/order/call.hpp"
 #include "exec/layers/context_group.hpp"
+#include "exec/layers/divided_rows.hpp"
 #include "exec/layers/expert_chain.hpp"
 #include "exec/layers/expert_dispatch.hpp"
 #include "exec/layers/leaf_layer.hpp"
+#include "exec/layers/tensor_group.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
@@ -30,23 +32,26 @@ std::unique_ptr<TrainableLayer> make_shared(const Layer& layer, LayerSite site) 
 class MixtureLayer final : public TrainableLayer {
  public:
   MixtureLayer(const Layer& layer, const LayerSite& site)
-      : extent_(site.extent),
+      : extent_(site.own_extent()),
         ops_(*site.ops),
         in_(site.width),
         out_(layer.out),
         router_(router_shape(site, layer.choice)),
-        product_{site.extent.rows(), site.width, layer.choice.experts},
+        product_{extent_.rows(), site.width, layer.choice.experts},
+        rows_(site),
+        all_rows_(site.extent.rows()),
+        tensor_(site.divides_rows ? site.tensor : nullptr),
         context_(site.context),
-        choices_name_(as_call_name(site.path) + "-choices"),
-        adds_rows_in_turns_(site.adds_rows_in_turns),
+        name_(as_call_name(site.path)),
+        sees_own_rows_(site.divides_rows || site.adds_rows_in_turns),
         weights_(declared_parameters(layer, site)),
         router_bias_(layer.bias ? &weights_[1] : nullptr),
         balance_bias_(layer.choice.balance_rate > 0 ? &weights_.back() : nullptr),
         experts_(layer, site),
         shared_(make_shared(layer, site)),
         dispatch_(site, router_) {
-    weights_[0].sees_own_rows = adds_rows_in_turns_;
-    if (router_bias_ != nullptr) router_bias_->sees_own_rows = adds_rows_in_turns_;
+    weights_[0].sees_own_rows = sees_own_rows_;
+    if (router_bias_ != nullptr) router_bias_->sees_own_rows = sees_own_rows_;
   }
 
   Saved new_saved() const override {
@@ -100,18 +105,23 @@ class MixtureLayer final : public TrainableLayer {
   }
 
   Task<void> backward_weight(Saved& saved) override {
-    if (!adds_rows_in_turns_)
+    if (!sees_own_rows_)
       add_to_router(saved, {0, product_.rows}, [](Parameter& one) { return one.gradients(); });
-    if (balance_bias_ != nullptr)
-      ops_.experts().count_choices(router_, routes(saved), balance_bias_->gradients());
+    if (balance_bias_ != nullptr) count_for_balance(saved);
     co_await experts_.backward_weight(saved.inner[kExperts]);
     if (shared_) co_await shared_->backward_weight(saved.inner[kShared]);
     for (Buffer& buffer : saved.buffers) buffer.reset();
   }
 
+  /// Experts have the rows of all along tp anyway.
+  Task<void> gather_kept_rows(Saved& saved) override {
+    const std::string name = name_ + "-kept-";
+    co_await rows_.complete(name + "0", saved.buffers[kX], all_rows_, in_);
+    co_await rows_.complete(name + "1", saved.buffers[kLogits], all_rows_, product_.out);
+    if (shared_) co_await shared_->gather_kept_rows(saved.inner[kShared]);
+  }
   void add_own_rows(Saved& saved, const Range& rows) override {
-    if (adds_rows_in_turns_)
-      add_to_router(saved, rows, [](Parameter& one) { return one.of_own_rows; });
+    if (sees_own_rows_) add_to_router(saved, rows, [](Parameter& one) { return one.of_own_rows; });
     experts_.add_own_rows(saved.inner[kExperts], rows);
     if (shared_) shared_->add_own_rows(saved.inner[kShared], rows);
   }
@@ -147,8 +157,9 @@ class MixtureLayer final : public TrainableLayer {
  private:
   /// kLogits holds their gradient from I on; kZ what the experts give, sorted by expert; kRuns
   /// where the runs of rows begin that this rank's experts do; kChoices how often experts were
-  /// chosen in the whole micro-batch, where this rank has a part of it.
-  enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kRuns, kChoices, kSlots };
+  /// chosen in the whole micro-batch, where this rank has a part of it, and kOwnChoices how often
+  /// on the ranks along tp.
+  enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kRuns, kChoices, kOwnChoices, kSlots };
   enum Inner { kExperts, kShared };
 
   std::size_t pairs() const {
@@ -164,28 +175,51 @@ class MixtureLayer final : public TrainableLayer {
     return routes_in(router_, saved.buffers[kRoutes].ids());
   }
 
-  /// Who is dropped, and the loss that balances experts, are decided over all rows of a
-  /// micro-batch: where ranks have a part of it each, they tell one another how often each expert
-  /// was chosen, chunk by chunk. The result: for how many rows in front of each own chunk.
-  Task<Buffer> count_earlier(Saved& saved) {
+  /// Whether anything depends on the choices of rows that other ranks have: who is dropped and the
+  /// loss that balances experts are decided over all rows of a micro-batch, and the bias that does
+  /// is one for all along tp.
+  bool needs_all_choices() const {
     const ExpertChoice& choice = router_.choice;
-    if (context_ == nullptr || (choice.capacity_factor == 0 && choice.balance_loss == 0))
-      co_return Buffer();
+    const bool is_over_all = choice.capacity_factor > 0 || choice.balance_loss > 0;
+    return (router_.place.parts() > 1 && is_over_all) || counts_for_all_along_tp();
+  }
+
+  /// Where ranks have a part of a micro-batch each, they tell one another how often each expert was
+  /// chosen, chunk by chunk. The result: for how many rows in front of each own chunk.
+  Task<Buffer> count_earlier(Saved& saved) {
+    if (!needs_all_choices()) co_return Buffer();
     const auto own = static_cast<std::size_t>(router_.runs());
-    const int members = context_->size();
-    const Buffer counts = ops_.take(own * static_cast<std::size_t>(members));
-    ops_.experts().count_choices_of_chunks(
-        router_, routes(saved),
-        counts.floats() + own * static_cast<std::size_t>(context_->index()));
-    RowsOfMembers wanted{.what = choices_name_,
-                         .values = counts.floats(),
-                         .rows = members * router_.chunks(),
-                         .width = choice.experts};
-    co_await context_->gathered(wanted);
+    const RowParts& place = router_.place;
+    const Buffer counts = ops_.take(own * static_cast<std::size_t>(place.parts()));
+    const auto of_rank = [&](int index) {
+      return counts.floats() + own * static_cast<std::size_t>(index);
+    };
+    ops_.experts().count_choices_of_chunks(router_, routes(saved), of_rank(place.index()));
+    RowsOfMembers wanted{.what = name_ + "-choices",
+                         .values = of_rank(place.index() - place.tensor),
+                         .rows = place.tensor_parts * router_.chunks(),
+                         .width = router_.choice.experts};
+    if (tensor_ != nullptr) co_await tensor_->gathered(wanted);
+    wanted.values = counts.floats();
+    wanted.rows *= place.context.parts;
+    if (context_ != nullptr) co_await context_->gathered(wanted);
     Buffer earlier = ops_.take(own);
-    Buffer& all = saved.buffers[kChoices] = ops_.take(static_cast<std::size_t>(choice.experts));
-    ops_.experts().sum_choices(router_, counts.floats(), earlier.floats(), all.floats());
+    const auto experts = static_cast<std::size_t>(router_.choice.experts);
+    Buffer& all = saved.buffers[kChoices] = ops_.take(experts);
+    Buffer of_place = ops_.take(experts);
+    ops_.experts().sum_choices(router_, counts.floats(),
+                               {earlier.floats(), all.floats(), of_place.floats()});
+    if (counts_for_all_along_tp()) saved.buffers[kOwnChoices] = std::move(of_place);
     co_return earlier;
+  }
+
+  /// What balances experts is a statistic of each replica, and the same on all ranks along tp.
+  bool counts_for_all_along_tp() const { return tensor_ != nullptr && balance_bias_ != nullptr; }
+  void count_for_balance(Saved& saved) {
+    if (!counts_for_all_along_tp())
+      return ops_.experts().count_choices(router_, routes(saved), balance_bias_->gradients());
+    ops_.add_to(static_cast<std::size_t>(router_.choice.experts),
+                saved.buffers[kOwnChoices].floats(), balance_bias_->gradients());
   }
 
   void choose(const Buffer& x, Saved& saved) {
@@ -244,9 +278,12 @@ class MixtureLayer final : public TrainableLayer {
   const int in_, out_;
   const RouterShape router_;
   const LinearShape product_;  // the router's
+  const DividedRows rows_;
+  const int all_rows_;         // that the ranks along tp have together
+  TensorGroup* const tensor_;  // null: each of its ranks has all rows
   ContextGroup* const context_;
-  const std::string choices_name_;  // of the call
-  const bool adds_rows_in_turns_;   // add_own_rows() has added what the router's weights get
+  const std::string name_;    // as one of calls
+  const bool sees_own_rows_;  // add_own_rows() has added what the router's weights get
   std::vector<Parameter> weights_;
   Parameter* const router_bias_;
   Parameter* const balance_bias_;  // a statistic; its gradients count how often each was chosen

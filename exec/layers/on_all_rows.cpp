@@ -4,6 +4,7 @@
 
 #include "core/order/call.hpp"
 #include "exec/layers/divided_rows.hpp"
+#include "exec/layers/expert_group.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec {
@@ -74,6 +75,9 @@ class OnAllRows final : public TrainableLayer {
 
 bool needs_all_rows(const Layer& layer, const LayerSite& site) {
   if (layer.kind == LayerKind::Linear) return site.split == Split::Whole;
+  // Whole experts that differ along tp take the rows of each rank there.
+  if (layer.kind == LayerKind::MixtureOfExperts)
+    return site.experts == nullptr || !site.experts->is_folded();
   return !takes_some_rows(layer.kind);
 }
 

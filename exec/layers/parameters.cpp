@@ -12,12 +12,6 @@ std::size_t place_in_whole(const Parameter& parameter, std::size_t i) {
   return static_cast<std::size_t>(parameter.slice.place_of(static_cast<std::int64_t>(i)));
 }
 
-/// Of those that hold the same; with no group there is no other.
-template <class Group>
-bool is_first(const Group* group) {
-  return group == nullptr || group->index() == 0;
-}
-
 }  // namespace
 
 Parameter declared(const LayerSite& site, const Weight& weight) {
@@ -27,8 +21,8 @@ Parameter declared(const LayerSite& site, const Weight& weight) {
   parameter.is_statistic = weight.is_statistic;
   parameter.start = weight;
   parameter.start.name = {};  // which may not live as long
-  parameter.is_copy = !is_first(site.tensor);
-  parameter.is_replicas_copy = !is_first(site.experts);
+  parameter.is_copy = site.tensor != nullptr && site.tensor->index() > 0;
+  parameter.is_replicas_copy = site.experts != nullptr && site.experts->replica() > 0;
   return parameter;
 }
 
@@ -45,10 +39,11 @@ void divide(Parameter& parameter, const Slice& slice) {
   parameter.is_copy = false;
 }
 
-void divide_experts(Parameter& parameter, const Slice& slice) {
+void divide_experts(Parameter& parameter, const Slice& slice, const ExpertGroup& group) {
   parameter.slice = slice;
   parameter.start.size = slice.size();
   parameter.is_of_experts = true;
+  if (group.is_folded()) parameter.is_copy = false;
   parameter.is_replicas_copy = false;
 }
 

@@ -14,10 +14,10 @@ Parameter declared(const LayerSite& site, const Weight& weight);
 /// Those of weights_of() for the layer that stands at the site.
 std::vector<Parameter> declared_parameters(const Layer& layer, const LayerSite& site);
 
-/// From now on it is this part of the layer's array, which ranks divide along tp, or along ep.
-/// Before allocate().
+/// From now on it is this part of the layer's array, which ranks divide along tp, or the part of a
+/// member of the group that divides experts. Before allocate().
 void divide(Parameter& parameter, const Slice& slice);
-void divide_experts(Parameter& parameter, const Slice& slice);
+void divide_experts(Parameter& parameter, const Slice& slice, const ExpertGroup& group);
 
 /// Memory for value and gradient where there is none, filled as declared: random numbers depend on
 /// the seed and the parameter's name alone.

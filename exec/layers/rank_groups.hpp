@@ -17,7 +17,7 @@ class RankGroups {
   /// This rank's place along each axis, of so many.
   RankGroups(const StageDivision& place, const StageDivision& ranks, Numerics numerics)
       : tensor_(place.tensor, ranks.tensor, numerics, point_),
-        experts_(place.experts, ranks.experts, point_),
+        experts_(place, ranks, point_),
         context_(place.context, ranks.context, numerics, point_),
         divides_rows_(ranks.rows && ranks.tensor > 1) {}
   RankGroups(const RankGroups&) = delete;

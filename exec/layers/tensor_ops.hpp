@@ -91,8 +91,8 @@ class ExpertOps {
   virtual void count_choices(const RouterShape& shape, const Routes& routes, float* counts) = 0;
   virtual void count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
                                        float* counts) = 0;
-  virtual void sum_choices(const RouterShape& shape, const float* counts, float* earlier,
-                           float* all) = 0;
+  virtual void sum_choices(const RouterShape& shape, const float* counts,
+                           const ChoiceSums& sums) = 0;
   virtual void route_backward(const RouterShape& shape, float share, const float* logits,
                               const float* weights, const Routes& routes, const float* choices,
                               const float* dweights, float* dlogits) = 0;

@@ -183,8 +183,8 @@ class SizeMeter {
 };
 
 void require_division(const Model& model, const StageDivision& ranks) {
-  for (const std::string& fault : {tensor_fault(model, ranks.tensor),
-                                   expert_fault(model, ranks.experts), context_fault(model, ranks)})
+  for (const std::string& fault :
+       {tensor_fault(model, ranks.tensor), expert_fault(model, ranks), context_fault(model, ranks)})
     if (!fault.empty()) throw InputError(fault);
 }
 

@@ -17,6 +17,7 @@
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/device.hpp"
 #include "exec/devices/cpu/groups_of_ranks.hpp"
+#include "exec/devices/cpu/training_fit.hpp"
 #include "exec/devices/metered/device.hpp"
 #include "exec/layers/divided/divided_parts.hpp"
 #include "exec/runtime/runtime.hpp"
@@ -163,6 +164,7 @@ cpu::Training training_of(const ProfileCase& what, int micro_batches, const Data
   training.optimizer = what.optimizer;
   training.options = what.options;
   training.options.ranks.rows = what.division.rows;
+  training.options.ranks.fold = what.division.fold;
   training.data = &data;
   training.clock = what.clock;
   return training;
@@ -190,7 +192,8 @@ RunResult train_on_cpu(const Program& program, const cpu::Training& training,
   const CostTable free = CostTable::uniform(program.stages, {});
   std::mutex turn;
   local::LocalTransport transport(program, local::real_messages(program, free), training.clock);
-  std::vector<cpu::GroupsOfRank> groups = cpu::groups_of_ranks(program, transport);
+  std::vector<cpu::GroupsOfRank> groups =
+      cpu::groups_of_ranks(program, cpu::division_of(program, training), transport);
   const DeviceFactory make = [&](RankId rank, Clock& clock) {
     std::unique_ptr<Device> device =
         std::make_unique<cpu::Device>(program, training, rank, &transport,

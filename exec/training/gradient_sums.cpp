@@ -11,11 +11,13 @@
 namespace pipewright::exec {
 
 GradientSums::GradientSums(const Program& program, RankId rank, Transport* transport,
-                           double clip_grad_norm)
+                           double clip_grad_norm, bool experts_differ_along_context)
     : program_(program),
       rank_(rank),
+      experts_differ_along_context_(experts_differ_along_context),
       first_micro_batch_(first_micro_batch(program.devices, rank, program.micro_batches)),
-      first_of_experts_(first_micro_batch_of_experts(program.devices, rank, program.micro_batches)),
+      first_of_experts_(first_micro_batch_of_experts(program.devices, rank, program.micro_batches,
+                                                     experts_differ_along_context)),
       transport_(transport),
       most_norm_(clip_grad_norm) {
   PIPEWRIGHT_ASSERT(transport != nullptr || !program.has_collectives(),
@@ -90,7 +92,7 @@ void GradientSums::take() {
 std::vector<const GradientPart*> GradientSums::of_same_experts(
     InstructionId member, std::span<const GradientPart* const> parts) const {
   const auto experts_of = [&](RankId rank) {
-    return coordinate_of(program_.devices, kExpertAxis, rank);
+    return place_of_experts(program_.devices, rank, experts_differ_along_context_);
   };
   std::vector<const GradientPart*> same;
   const auto& members = program_.collectives[program_.code[member].route].members;

@@ -69,7 +69,9 @@ class ClippingOnDevice {
 class GradientSums {
  public:
   /// `transport` may be null where the Program has no collectives. All must outlive it.
-  GradientSums(const Program& program, RankId rank, Transport* transport, double clip_grad_norm);
+  /// `experts_differ_along_context`: ranks of another place along cp hold other experts.
+  GradientSums(const Program& program, RankId rank, Transport* transport, double clip_grad_norm,
+               bool experts_differ_along_context = false);
 
   /// A stage of this rank. Before the first step, in ascending order.
   void add(StageId id, StageGradients& stage);
@@ -113,6 +115,7 @@ class GradientSums {
 
   const Program& program_;
   const RankId rank_;
+  const bool experts_differ_along_context_;
   /// Of the replicas that hold the same parameters, and of those that hold the same experts, too.
   const MicroBatchId first_micro_batch_, first_of_experts_;
   Transport* const transport_;

@@ -26,7 +26,7 @@ RouteCosts closing_edge(const CostModel& costs, const ParallelSetup& mesh, int r
 
 /// Of one of the devices that divide the stage, or its experts.
 Bytes parameters_of(const Job& job, const ParallelSetup& mesh, const StagePlan& stage) {
-  return state_of(job.model, stage, job.training.optimizer, {mesh.tensor, mesh.experts}).parameters;
+  return state_of(job.model, stage, job.training.optimizer, mesh.division()).parameters;
 }
 
 /// Half of what an all-reduce of a rank's replicas takes, or the whole of what stands for it where
@@ -117,7 +117,7 @@ std::int64_t least_layer_step(const CostModel& costs, const Job& job, const Para
   if (!common.one_rank_a_stage) shared.holders = holders_in(Layout::Bidirectional);
   const double update =
       common.synchronous
-          ? static_cast<double>(all.opt.value) / shards_of(job, shared) - 2.0 * (layers + 1)
+          ? static_cast<double>(all.opt.value) / shards_of(job, shared).count - 2.0 * (layers + 1)
           : 0;
   const double of_rank = (mesh.micro_batches * work + update) / mesh.pipeline +
                          least_reduction(costs, job, mesh, common, whole);

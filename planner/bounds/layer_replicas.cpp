@@ -79,26 +79,27 @@ int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
   return std::min(mesh.program_replicas(), std::max(2, replicas_that_differ(job.cluster, mesh)));
 }
 
-int shards_of(const Job& job, const ParallelSetup& mesh) {
-  const int degree = job.strategy.sharding_degree;
-  return degree == 1 ? 1 : degree * mesh.context * mesh.holders;
+StateShards shards_of(const Job& job, const ParallelSetup& mesh) {
+  const int degree = job.strategy.sharding_degree, of_each = mesh.context * mesh.holders;
+  const bool divide = degree > 1;
+  return {divide ? std::max(1, mesh.zero) : 0, divide ? degree * of_each : 1, mesh.data * of_each};
 }
 
 CostTable table_of_some(const CostModel& costs, const Job& job, const ParallelSetup& mesh,
                         std::span<const StagePlan> stages, int replicas) {
-  const int shards = shards_of(job, mesh);
+  const StateShards shards = shards_of(job, mesh);
   CostTable table = costs.table(stages, mesh.pipeline * replicas, mesh.micro_batch_size,
-                                job.training.optimizer, shards, std::max(1, mesh.zero));
+                                job.training.optimizer, shards);
   if (replicas == mesh.program_replicas()) return table;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const int rank = static_cast<int>(stages[s].rank.value);
     const auto priced = priced_reduction(job, mesh, rank, table.parameter_bytes[s]);
     const Nanoseconds time =
         priced ? *priced
-               : ring_time(worst_edge(costs, job, mesh, rank), mesh.program_replicas(), shards > 1,
-                           table.parameter_bytes[s]);
+               : ring_time(worst_edge(costs, job, mesh, rank), mesh.program_replicas(),
+                           shards.count > 1, table.parameter_bytes[s]);
     table.stages[s].reduce = time;
-    if (shards > 1) table.stages[s].unshard = time;
+    if (shards.count > 1) table.stages[s].unshard = time;
   }
   table.parameter_bytes.clear();  // all that they cost is in these times
   return table;

@@ -32,8 +32,8 @@ int replicas_to_simulate(const Job& job, const ParallelSetup& mesh,
 std::optional<Nanoseconds> priced_reduction(const Job& job, const ParallelSetup& mesh, int rank,
                                             Bytes parameters);
 
-/// Ranks that divide the state of a stage among them; 1: none do.
-int shards_of(const Job& job, const ParallelSetup& mesh);
+/// The ranks that divide the state of a stage among them, and those that share its gradients.
+StateShards shards_of(const Job& job, const ParallelSetup& mesh);
 
 /// The cost table of that many replicas: CostModel::table() with reductions as long as those of all
 /// replicas of the mesh.

@@ -11,14 +11,16 @@
 #include "planner/branches/recompute_by_stage.hpp"
 #include "planner/configurations/policy.hpp"
 #include "planner/plans/data_parallel.hpp"
+#include "planner/plans/long_step.hpp"
 #include "planner/plans/program_of_plan.hpp"
+#include "planner/schedules/order_period.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 Candidate candidate_of(const Configuration& configuration, const std::vector<StagePlan>& stages,
-                       const Program& program, const CostTable& costs, const Figures& figures) {
+                       const Placement& placement, const CostTable& costs, const Figures& figures) {
   Candidate candidate = unpriced(configuration);
   candidate.stages = stages;
   candidate.step = Nanoseconds(figures.makespan_ns);
@@ -31,7 +33,7 @@ Candidate candidate_of(const Configuration& configuration, const std::vector<Sta
     candidate.fullest_rank = static_cast<int>(r);
   }
   const RankId fullest(candidate.fullest_rank);
-  for (const StageId stage : program.placement.stages_of(fullest))
+  for (const StageId stage : placement.stages_of(fullest))
     candidate.state_bytes += costs.memory_or_unit(static_cast<int>(stage.value)).constant;
   return candidate;
 }
@@ -45,6 +47,94 @@ void repeat_for_all(Candidate& candidate, int replicas) {
       candidate.peak_activations.push_back(peak);
     }
   }
+}
+
+std::size_t place_in_registry(const Schedule& schedule) {
+  return static_cast<std::size_t>(&schedule - schedules().data());
+}
+
+/// Notes the peaks of the ranks, and whether one is over its limit.
+void look_at_peaks(const std::vector<RankFigures>& ranks, const RankLimits& limits, int pipeline,
+                   Evaluation& outcome) {
+  for (const RankFigures& rank : ranks) {
+    const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % pipeline;
+    const Bytes peak(rank.peak_bytes);
+    outcome.rank_peaks.push_back(peak);
+    if (limits.all.value > 0 && peak > limits.of(of_replica)) outcome.pruned = LeftOut::OverMemory;
+  }
+}
+
+/// The table with what the order's pairs take; nullopt: the schedule has none that overlap.
+std::optional<CostTable> with_pairs_of(const ConfigurationCosts& costs,
+                                       const Configuration& configuration,
+                                       const std::vector<StagePlan>& stages, const Order& pipeline,
+                                       const CostTable& table, const CommPolicy& policy) {
+  if (!configuration.schedule->traits.overlaps) return std::nullopt;
+  const ParallelSetup& parallel = configuration.parallel;
+  return with_pair_times(table, pipeline, costs.stage_parts(parallel, stages, table.stages),
+                         rank_axes(parallel.division(), parallel.data), policy);
+}
+
+/// Whether a short step is to be looked at for a steady state that shows the whole one.
+bool may_be_steady(const ConfigurationCosts& source, const Configuration& c,
+                   const ScheduleRequest& request) {
+  // Replicas have collectives, with which no steady state is looked for.
+  if (source.simulated_replicas(c.parallel) > 1) return false;
+  const int period = order_period(*c.schedule, request);
+  return period > 0 && 2 * first_tried(request, period) <= request.micro_batches;
+}
+
+/// What the whole step takes, from its steady state: the same integers. nullopt: none is found.
+std::optional<Evaluation> evaluate_steady(const Job& job, const Configuration& c,
+                                          const std::vector<StagePlan>& stages,
+                                          const ScheduleRequest& request, const CostTable& table,
+                                          const RankLimits& limits) {
+  const ParallelSetup& parallel = c.parallel;
+  const LongStepAnswer answer =
+      long_step(*c.schedule, request, table, policy_for(job, *c.schedule),
+                lowering_of_training(job.training, sharding_of(job, parallel), job.model, stages));
+  if (!answer.step) return std::nullopt;
+  const Figures& figures = answer.step->figures;
+  Evaluation outcome;
+  look_at_peaks(figures.ranks, limits, parallel.pipeline, outcome);
+  if (outcome.pruned) return outcome;
+  outcome.simulated = true;
+  outcome.candidate = candidate_of(c, stages, placement_of(*c.schedule, request), table, figures);
+  outcome.schedule_index = place_in_registry(*c.schedule);
+  return outcome;
+}
+
+/// evaluate_order(), with by.table as it is timed, if that is known.
+Evaluation evaluate_whole(const Job& job, const ConfigurationCosts& costs,
+                          const Configuration& configuration, const std::vector<StagePlan>& stages,
+                          const Order& pipeline, const OrderCosts& by,
+                          std::optional<CostTable> with_pairs) {
+  Evaluation outcome;
+  const ParallelSetup& parallel = configuration.parallel;
+  const int replicas = costs.simulated_replicas(parallel);
+  std::optional<Order> replicated;
+  if (replicas > 1) replicated = replicate(pipeline, replicas);
+  const CommPolicy policy = policy_for(job, *configuration.schedule);
+  const Program program =
+      lower(replicated ? *replicated : pipeline, policy,
+            lowering_of_training(job.training, sharding_of(job, parallel), job.model, stages));
+  // The peak follows from the order alone, and simulating costs more.
+  look_at_peaks(peaks_of(program, by.table), by.limits, parallel.pipeline, outcome);
+  if (outcome.pruned) return outcome;
+  if (!with_pairs)
+    with_pairs = with_pairs_of(costs, configuration, stages, pipeline, by.table, policy);
+  const CostTable& table = with_pairs ? *with_pairs : by.table;
+  const sim::Result result = sim::simulate(program, table);
+  outcome.simulated = true;
+  if (!result.finished) {
+    outcome.pruned = LeftOut::Stuck;
+    return outcome;
+  }
+  outcome.candidate = candidate_of(configuration, stages, program.placement, table,
+                                   figures_of(program, result.timeline, table));
+  if (!costs.is_estimated()) repeat_for_all(outcome.candidate, replicas);
+  outcome.schedule_index = place_in_registry(*configuration.schedule);
+  return outcome;
 }
 
 }  // namespace
@@ -63,9 +153,10 @@ bool better(const Evaluation& a, const Evaluation& b) {
   const auto key = [](const Evaluation& o) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
-                      p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts, p.zero,
-                      p.recompute, p.sequence_parallel, p.order, p.stage_replicas,
-                      o.candidate.partition == "even", o.candidate.partition == "by-rank");
+                      p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.experts,
+                      p.expert_tensor_degree, p.zero, p.recompute, p.sequence_parallel, p.order,
+                      p.stage_replicas, o.candidate.partition == "even",
+                      o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);
 }
@@ -93,8 +184,20 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Bran
     outcome.pruned = LeftOut::OverMemory;
     return outcome;
   }
-  const Order order = chosen->order ? *std::move(chosen->order) : c.schedule->make(request);
-  return evaluate_order(job, source, c, *branch.stages, order, by);
+  std::optional<Order> order = std::move(chosen->order);
+  std::optional<CostTable> with_pairs;
+  if (may_be_steady(source, c, request)) {
+    if (c.schedule->traits.overlaps) {
+      if (!order) order = c.schedule->make(request);
+      with_pairs =
+          with_pairs_of(source, c, *branch.stages, *order, by.table, policy_for(job, *c.schedule));
+    }
+    const CostTable& table = with_pairs ? *with_pairs : by.table;
+    if (auto steady = evaluate_steady(job, c, *branch.stages, request, table, by.limits))
+      return *std::move(steady);
+  }
+  if (!order) order = c.schedule->make(request);
+  return evaluate_whole(job, source, c, *branch.stages, *order, by, std::move(with_pairs));
 }
 
 OrderCosts order_costs(const ConfigurationCosts& costs, const Configuration& configuration,
@@ -107,41 +210,7 @@ OrderCosts order_costs(const ConfigurationCosts& costs, const Configuration& con
 Evaluation evaluate_order(const Job& job, const ConfigurationCosts& costs,
                           const Configuration& configuration, const std::vector<StagePlan>& stages,
                           const Order& pipeline, const OrderCosts& by) {
-  Evaluation outcome;
-  const ParallelSetup& parallel = configuration.parallel;
-  const int replicas = costs.simulated_replicas(parallel);
-  const Order order = replicate(pipeline, replicas);
-  const CommPolicy policy = policy_for(job, *configuration.schedule);
-  const Program program =
-      lower(order, policy,
-            lowering_of_training(job.training, sharding_of(job, parallel), job.model, stages));
-  // The peak follows from the order alone, and simulating costs more.
-  for (const RankFigures& rank : peaks_of(program, by.table)) {
-    const int of_replica = static_cast<int>(outcome.rank_peaks.size()) % parallel.pipeline;
-    const Bytes peak(rank.peak_bytes);
-    outcome.rank_peaks.push_back(peak);
-    if (by.limits.all.value > 0 && peak > by.limits.of(of_replica))
-      outcome.pruned = LeftOut::OverMemory;
-  }
-  if (outcome.pruned) return outcome;
-  std::optional<CostTable> with_pairs;
-  if (configuration.schedule->traits.overlaps) {
-    with_pairs = with_pair_times(
-        by.table, pipeline, costs.stage_parts(parallel, stages, by.table.stages),
-        rank_axes(parallel.tensor, parallel.context, parallel.experts, parallel.data), policy);
-  }
-  const CostTable& table = with_pairs ? *with_pairs : by.table;
-  const sim::Result result = sim::simulate(program, table);
-  outcome.simulated = true;
-  if (!result.finished) {
-    outcome.pruned = LeftOut::Stuck;
-    return outcome;
-  }
-  outcome.candidate = candidate_of(configuration, stages, program, table,
-                                   figures_of(program, result.timeline, table));
-  if (!costs.is_estimated()) repeat_for_all(outcome.candidate, replicas);
-  outcome.schedule_index = static_cast<std::size_t>(configuration.schedule - schedules().data());
-  return outcome;
+  return evaluate_whole(job, costs, configuration, stages, pipeline, by, std::nullopt);
 }
 
 }  // namespace pipewright::planner

@@ -25,6 +25,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "dp",
                                           "cp",
                                           "ep",
+                                          "etp",
                                           "vpp",
                                           "replicas",
                                           "micro_batch_size",
@@ -158,6 +159,10 @@ void read_degrees(const Values& values, ParallelSetup& parallel) {
   parallel.pipeline = number_of(values, "pp").value_or(parallel.pipeline);
   parallel.context = number_of(values, "cp").value_or(parallel.context);
   parallel.experts = number_of(values, "ep").value_or(parallel.experts);
+  const auto expert_tensor = number_of(values, "etp");
+  if (expert_tensor) parallel.expert_tensor_degree = *expert_tensor;
+  // As many as along tp are said as 0.
+  if (parallel.expert_tensor_degree == parallel.tensor) parallel.expert_tensor_degree = 0;
   parallel.chunks = number_of(values, "vpp").value_or(parallel.chunks);
   parallel.micro_batch_size =
       number_of(values, "micro_batch_size").value_or(parallel.micro_batch_size);
@@ -284,6 +289,8 @@ std::string text_of(const Candidate& candidate) {
   add("dp", std::to_string(parallel.data));
   add_above("cp", parallel.context, 1);
   add_above("ep", parallel.experts, 1);
+  if (parallel.expert_tensor() != parallel.tensor)
+    add("etp", std::to_string(parallel.expert_tensor()));
   if (parallel.chunks != find_schedule(candidate.schedule).default_chunks)
     add("vpp", std::to_string(parallel.chunks));
   if (!parallel.stage_replicas.empty()) add("replicas", replicas_text(parallel.stage_replicas));

@@ -1,6 +1,8 @@
 #include "planner/branches/pair_times.hpp"
 
+#include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -45,6 +47,28 @@ Order order_of_pair(const StagePair& pair, int stages, const StageParts& inside,
   return order;
 }
 
+const std::vector<Part>* parts_of(const StageParts& inside, ActionKind kind, std::size_t stage) {
+  const ActionParts* parts =
+      pipewright::parts_of(inside.parts, {kind, StageId(static_cast<std::int64_t>(stage)), {}});
+  return parts != nullptr ? &parts->parts : nullptr;
+}
+
+/// By stage, the first one whose action of the kind consists of the same and takes as long.
+std::vector<int> first_alike(const StageParts& inside, ActionKind kind, std::size_t stages) {
+  const auto alike = [&](std::size_t s, std::size_t t) {
+    const auto *one = parts_of(inside, kind, s), *other = parts_of(inside, kind, t);
+    if ((one == nullptr) != (other == nullptr) || (one != nullptr && *one != *other)) return false;
+    return inside.computations[s].*time_of(kind) == inside.computations[t].*time_of(kind);
+  };
+  std::vector<int> first;
+  for (std::size_t s = 0; s < stages; ++s) {
+    std::size_t t = 0;
+    while (!alike(s, t)) ++t;
+    first.push_back(static_cast<int>(t));
+  }
+  return first;
+}
+
 }  // namespace
 
 CostTable with_pair_times(CostTable table, const Order& order, const StageParts& inside,
@@ -53,14 +77,22 @@ CostTable with_pair_times(CostTable table, const Order& order, const StageParts&
   CostTable computations;
   computations.stages = inside.computations;
   table.pairs.assign(stages * stages, Nanoseconds(0));
+  const std::vector<int> forward = first_alike(inside, ActionKind::F, stages),
+                         backward = first_alike(inside, ActionKind::B, stages);
+  // What a pair takes follows from its parts: those of stages that are alike are timed once.
+  std::map<std::tuple<int, int, bool>, Nanoseconds> known;
   for (const StagePair& pair : pairs_of(order)) {
     const Order alone = order_of_pair(pair, static_cast<int>(stages), inside, mesh);
     if (alone.parts.empty()) continue;
-    const sim::Result result =
-        sim::simulate(lower(alone, policy, {.fragment = true}), computations);
-    PIPEWRIGHT_ASSERT(result.finished, "a pair of one rank does not end");
-    table.pairs[static_cast<std::size_t>(pair.first) * stages +
-                static_cast<std::size_t>(pair.second)] = Nanoseconds(result.timeline.makespan_ns);
+    const auto f = static_cast<std::size_t>(pair.first), b = static_cast<std::size_t>(pair.second);
+    const auto [entry, is_new] = known.try_emplace({forward[f], backward[b], f == b});
+    if (is_new) {
+      const sim::Result result =
+          sim::simulate(lower(alone, policy, {.fragment = true}), computations);
+      PIPEWRIGHT_ASSERT(result.finished, "a pair of one rank does not end");
+      entry->second = Nanoseconds(result.timeline.makespan_ns);
+    }
+    table.pairs[f * stages + b] = entry->second;
   }
   return table;
 }

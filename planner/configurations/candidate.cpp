@@ -21,6 +21,8 @@ std::string describe(const Candidate& candidate) {
   if (devices > 1) text += ", tp " + std::to_string(parallel.tensor);
   if (parallel.context > 1) text += ", cp " + std::to_string(parallel.context);
   if (parallel.experts > 1) text += ", ep " + std::to_string(parallel.experts);
+  if (parallel.expert_tensor() != parallel.tensor)
+    text += ", etp " + std::to_string(parallel.expert_tensor());
   text += recompute_text(parallel.recompute);
   if (parallel.sequence_parallel) text += ", sequence parallel";
   if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)

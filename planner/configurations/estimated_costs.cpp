@@ -48,6 +48,9 @@ ParallelSpace space_of(const Job& job) {
   space.data = asked_numbers(asked.dp_degree, "dp_degree");
   space.chunks = {1};  // the schedules have them
   space.experts = asked_numbers(asked.ep_degree, "ep_degree");
+  space.expert_tensor =
+      asked_numbers(asked.expert_tensor_parallel_size, "expert_tensor_parallel_size");
+  space.whole_experts_too = asked.opens_expert_tensor_parallel_size;
   space.context = asked_numbers(asked.cp_degree, "cp_degree");
   space.micro_batch_size = asked_numbers(asked.micro_batch_size, "micro_batch_size");
   space.zero = asked_numbers(asked.sharding_stage, "sharding_stage", 0);

@@ -34,6 +34,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         tensor_asked_(asked_tensor(job)),
         context_asked_(asked_context(job)),
         experts_asked_(asked_experts(job)),
+        expert_tensor_asked_(asked_expert_tensor(job)),
         rows_asked_(asked_rows(job)),
         zero_asked_(asked_zero(job.strategy)),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
@@ -45,22 +46,23 @@ class LayerConfigurations final : public ConfigurationCosts {
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
     const auto& asked = pipeline.empty() ? ranks_asked_ : pipeline;
+    ParallelSetup mesh;
     for (const int tensor : tensor_asked_) {
+      mesh.tensor = tensor;
       for (const bool rows : rows_asked_) {
-        if (!may_divide({tensor, 1, rows}, 1, visitor)) continue;
+        mesh.sequence_parallel = rows;
+        mesh.context = 1;
+        if (!may_divide(mesh, visitor)) continue;
         for (const int context : context_asked_) {
-          if (!may_divide({tensor, 1, rows, context}, 1, visitor)) continue;
-          for (const int experts : experts_asked_) {
-            for (const int replicas : open_or_asked_replicas())
-              for_each_division(asked, {tensor, experts, rows, context}, replicas, visitor);
-          }
+          mesh.context = context;
+          if (may_divide(mesh, visitor)) for_each_replicas(asked, mesh, visitor);
         }
       }
     }
   }
 
   std::optional<Refusal> refusal(const ParallelSetup& mesh) const override {
-    if (auto fault = division_fault(mesh.division(), mesh.data)) return fault;
+    if (auto fault = division_fault(mesh)) return fault;
     if (!asked_recompute_.fixed_by_training || mesh.recompute == SetupRecompute{})
       return std::nullopt;
     return Refusal{
@@ -93,7 +95,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     auto costs = of(mesh).stage_costs(stages, mesh.pipeline * mesh.program_replicas(),
                                       mesh.micro_batch_size, job_.training.optimizer);
     for (StageCosts& stage : costs)
-      stage.opt = Nanoseconds(stage.opt.value / shards_of(job_, mesh));
+      stage.opt = Nanoseconds(stage.opt.value / shards_of(job_, mesh).count);
     set_least_reductions(costs, of(mesh), job_, mesh, stages);
     return costs;
   }
@@ -101,7 +103,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<StageMemory> stage_memory(const ParallelSetup& mesh,
                                         std::span<const StagePlan> stages) const override {
     return of(mesh).memory(stages, mesh.micro_batch_size, job_.training.optimizer,
-                           shards_of(job_, mesh), std::max(1, mesh.zero));
+                           shards_of(job_, mesh));
   }
 
   StageParts stage_parts(const ParallelSetup& mesh, std::span<const StagePlan> stages,
@@ -198,14 +200,32 @@ class LayerConfigurations final : public ConfigurationCosts {
   bool is_tensor_open() const { return job_.strategy.opens_mp_degree; }
   bool is_context_open() const { return job_.strategy.opens_cp_degree; }
 
-  void for_each_division(const std::vector<int>& asked, const StageDivision& division, int replicas,
+  /// With the experts and replicas that are asked for.
+  void for_each_replicas(const std::vector<int>& asked, ParallelSetup mesh,
                          const SpaceVisitor& visitor) const {
-    if (!may_divide(division, replicas, visitor)) return;
-    const auto batchings = this->batchings(replicas, visitor);
-    const auto ranks = rank_counts(asked, replicas, division, visitor);
+    for (const int experts : experts_asked_) {
+      mesh.experts = experts;
+      for (const int each : expert_tensor_asked_) {
+        if (each > 0 && each == mesh.tensor && is_named(0, expert_tensor_asked_)) continue;
+        mesh.expert_tensor_degree = each == mesh.tensor ? 0 : each;
+        for (const int replicas : open_or_asked_replicas()) {
+          mesh.data = replicas;
+          for_each_division(asked, mesh, visitor);
+        }
+      }
+    }
+  }
+
+  void for_each_division(const std::vector<int>& asked, const ParallelSetup& mesh,
+                         const SpaceVisitor& visitor) const {
+    if (!may_divide(mesh, visitor)) return;
+    const auto batchings = this->batchings(mesh.data, visitor);
+    const auto ranks = rank_counts(asked, mesh, visitor);
     for (const ParallelSetup& batching : batchings) {
       for (const int p : ranks) {
-        ParallelSetup setup = divided(batching, division);
+        ParallelSetup setup = mesh;
+        setup.micro_batches = batching.micro_batches;
+        setup.micro_batch_size = batching.micro_batch_size;
         setup.pipeline = p;
         for (const int zero : zero_asked_) {
           setup.zero = zero;
@@ -213,14 +233,6 @@ class LayerConfigurations final : public ConfigurationCosts {
         }
       }
     }
-  }
-
-  static ParallelSetup divided(ParallelSetup setup, const StageDivision& division) {
-    setup.tensor = division.tensor;
-    setup.experts = division.experts;
-    setup.sequence_parallel = division.rows;
-    setup.context = division.context;
-    return setup;
   }
 
   static std::string not_named(const std::string& field, const std::string& value) {
@@ -249,12 +261,21 @@ class LayerConfigurations final : public ConfigurationCosts {
     return Refusal{LeftOut::IndivisibleSequences,
                    not_named("cp_degree", "cp " + std::to_string(context))};
   }
-  std::string expert_refusal(int experts, int replicas) const {
-    if (replicas % experts != 0)
-      return "ep " + std::to_string(experts) + " has to divide dp " + std::to_string(replicas);
-    const std::string fault = expert_fault(job_.model, experts);
-    if (!fault.empty() || is_named(experts, experts_asked_)) return fault;
-    return not_named("ep_degree", "ep " + std::to_string(experts));
+  std::string expert_refusal(const ParallelSetup& mesh) const {
+    if (std::string fault = mesh.expert_tensor_fault(); !fault.empty()) return fault;
+    const StageDivision division = mesh.division();
+    if (mesh.data % division.experts != 0)
+      return "ep " + std::to_string(mesh.experts) + " has to divide dp " +
+             std::to_string(mesh.data);
+    const std::string fault = expert_fault(job_.model, division);
+    if (!fault.empty()) return fault;
+    if (!is_named(mesh.experts, experts_asked_))
+      return not_named("ep_degree", "ep " + std::to_string(mesh.experts));
+    const int each = mesh.expert_tensor();
+    if (is_named(each, expert_tensor_asked_) ||
+        (each == mesh.tensor && is_named(0, expert_tensor_asked_)))
+      return "";
+    return not_named("expert_tensor_parallel_size", "etp " + std::to_string(each));
   }
 
   std::string row_refusal(const StageDivision& division) const {
@@ -267,7 +288,8 @@ class LayerConfigurations final : public ConfigurationCosts {
   }
 
   /// Why devices and replicas do not divide the layers so, as a sentence; nullopt: they can.
-  std::optional<Refusal> division_fault(const StageDivision& division, int replicas) const {
+  std::optional<Refusal> division_fault(const ParallelSetup& mesh) const {
+    const StageDivision division = mesh.division();
     const int tensor = division.tensor, experts = division.experts;
     if (auto refusal = tensor_refusal(tensor); !refusal.empty())
       return Refusal{LeftOut::IndivisibleLayers, std::move(refusal)};
@@ -275,20 +297,21 @@ class LayerConfigurations final : public ConfigurationCosts {
       return Refusal{tensor == 1 ? LeftOut::SequenceWithoutTensor : LeftOut::IndivisibleRows,
                      std::move(refusal)};
     if (auto refusal = context_refusal(division)) return refusal;
-    if (experts == 1) return std::nullopt;
-    if (auto refusal = expert_refusal(experts, replicas); !refusal.empty())
+    if (mesh.experts == 1 && mesh.expert_tensor() == tensor) return std::nullopt;
+    if (auto refusal = expert_refusal(mesh); !refusal.empty())
       return Refusal{LeftOut::ExpertsApart, std::move(refusal)};
     const int shards = job_.strategy.sharding_degree;
     if (shards == 1 || shards % experts == 0) return std::nullopt;
     return Refusal{LeftOut::ExpertsAcrossGroups,
-                   "sharding_degree " + std::to_string(shards) + " has to be a multiple of ep " +
+                   "sharding_degree " + std::to_string(shards) + " has to be a multiple of " +
+                       (division.folds_experts() ? "the replicas that hold all experts, "
+                                                 : std::string("ep ")) +
                        std::to_string(experts) +
                        ", for the replicas that share out the optimizer's state have all experts"};
   }
-  bool may_divide(const StageDivision& division, int replicas, const SpaceVisitor& visitor) const {
-    const auto fault = division_fault(division, replicas);
-    if (!fault) return true;
-    visitor.ruled_out(fault->rule, divided(setup_of(1, replicas), division));
+  bool may_divide(const ParallelSetup& mesh, const SpaceVisitor& visitor) const {
+    if (!division_fault(mesh)) return true;
+    visitor.visit(mesh);  // whoever visits it asks refusal(), which has the sentence
     return false;
   }
   /// What does not depend on recompute.
@@ -342,9 +365,9 @@ class LayerConfigurations final : public ConfigurationCosts {
            (is_tensor_open() && setup.tensor > 1) || (is_context_open() && setup.context > 1);
   }
 
-  std::vector<int> rank_counts(const std::vector<int>& asked, int replicas,
-                               const StageDivision& division, const SpaceVisitor& visitor) const {
-    const int tensor = division.tensor, context = division.context;
+  std::vector<int> rank_counts(const std::vector<int>& asked, const ParallelSetup& mesh,
+                               const SpaceVisitor& visitor) const {
+    const int tensor = mesh.tensor, context = mesh.context, replicas = mesh.data;
     std::vector<int> list;
     const auto layers = static_cast<int>(job_.model.layers.size());
     for (const int p : asked.empty() ? open_rank_counts() : asked) {
@@ -415,7 +438,8 @@ class LayerConfigurations final : public ConfigurationCosts {
   bool has_attention_;
   std::vector<CostModel> models_;
   std::map<StageDivision, std::vector<CostModel>> divided_;  // all but the whole
-  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, context_asked_, experts_asked_;
+  std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, context_asked_, experts_asked_,
+      expert_tensor_asked_;
   std::vector<bool> rows_asked_;  // sequence parallelism
   std::vector<int> zero_asked_, steps_asked_, sizes_asked_;
   CommonOfSchedules common_;

@@ -1,6 +1,9 @@
 #include "planner/configurations/requested_divisions.hpp"
 
+#include <algorithm>
+
 #include "core/model/context_split.hpp"
+#include "core/model/expert_fold.hpp"
 #include "planner/configurations/requested_values.hpp"
 
 namespace pipewright::planner {
@@ -33,6 +36,14 @@ std::vector<int> asked_experts(const Job& job) {
   return asked;
 }
 
+std::vector<int> asked_expert_tensor(const Job& job) {
+  const std::vector<int> asked =
+      asked_numbers(job.strategy.expert_tensor_parallel_size, "expert_tensor_parallel_size");
+  if (!asked.empty()) return asked;
+  return job.strategy.opens_expert_tensor_parallel_size ? std::vector<int>{0, 1}
+                                                        : std::vector<int>{0};
+}
+
 std::vector<bool> asked_rows(const Job& job) {
   std::vector<bool> asked = asked_flags(job.strategy.use_sequence_parallel);
   if (!asked.empty()) return asked;
@@ -54,13 +65,19 @@ std::vector<StageDivision> divisions_of(const Job& job) {
   along_one.insert(along_one.end(), along_both.begin(), along_both.end());
   along_one.emplace_back();
   std::vector<StageDivision> all;
+  const auto add = [&](const StageDivision& ranks, int experts, int expert_tensor) {
+    const StageDivision division = division_with_experts(ranks, experts, expert_tensor);
+    if (division != StageDivision{} && expert_fault(job.model, division).empty() &&
+        std::find(all.begin(), all.end(), division) == all.end())
+      all.push_back(division);
+  };
   for (const StageDivision& one : along_one) {
     for (const bool rows : asked_rows(job)) {
       if (rows && !sequence_fault(job.model, one.tensor).empty()) continue;
       for (const int context : asked_context(job)) {
-        const StageDivision division{one.tensor, one.experts, rows, context};
-        if (division != StageDivision{} && context_fault(job.model, division).empty())
-          all.push_back(division);
+        const StageDivision ranks{one.tensor, 1, rows, context};
+        if (!context_fault(job.model, ranks).empty()) continue;
+        for (const int each : asked_expert_tensor(job)) add(ranks, one.experts, each);
       }
     }
   }

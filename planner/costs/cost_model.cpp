@@ -157,9 +157,9 @@ void CostModel::divide_layers() {
 
 Nanoseconds CostModel::call_time(const Call& call) const {
   const bool is_along_tp = call.group == kTensorAxis;
-  const int devices = is_along_tp                  ? division_.tensor
-                      : call.group == kContextAxis ? division_.context
-                                                   : division_.experts;
+  const auto group = span_of(exec::axes_of(division_), call.group);
+  PIPEWRIGHT_ASSERT(group, "a call of a group that no ranks are");
+  const int devices = group->devices;
   CostTable table;
   table.every_route =
       profile_ && cluster_.nodes == 1
@@ -367,27 +367,29 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
 }
 
 std::vector<StageMemory> CostModel::memory(std::span<const StagePlan> stages, int micro_batch_size,
-                                           std::string_view optimizer, int shards, int zero) const {
+                                           std::string_view optimizer,
+                                           const StateShards& shards) const {
   std::vector<StageMemory> memory;
   for (const StagePlan& stage : stages) {
     const StageState whole = state_of(model_, stage, optimizer, division_);
     memory.push_back(
         memory_of(whole, buffers_->of(model_, stage, micro_batch_size, recompute_, division_)));
-    divide(memory.back(), whole, {zero, shards});
+    divide(memory.back(), whole, shards);
+    if (cluster_.device.kind == "cpu") set_copies(memory.back(), whole, shards);
   }
   return memory;
 }
 
 CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
-                           std::string_view optimizer, int shards, int zero) const {
+                           std::string_view optimizer, const StateShards& shards) const {
   CostTable costs;
   costs.source = source_;
   costs.stages = stage_costs(stages, ranks, micro_batch_size, optimizer);
   costs.activation_bytes = costs.gradient_bytes = message_bytes(stages, micro_batch_size);
-  costs.memory = memory(stages, micro_batch_size, optimizer, shards, zero);
+  costs.memory = memory(stages, micro_batch_size, optimizer, shards);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     costs.parameter_bytes.push_back(costs.memory[s].version);
-    costs.stages[s].opt = Nanoseconds(costs.stages[s].opt.value / shards);
+    costs.stages[s].opt = Nanoseconds(costs.stages[s].opt.value / shards.count);
   }
   if (!tied_stages(model_, stages).empty())
     costs.tied_bytes = Bytes(tie_of(model_)->weights * model_.bytes_per_element);

@@ -21,6 +21,7 @@
 #include "exec/layers/footprint.hpp"
 #include "planner/base/cores.hpp"
 #include "planner/memory/known_buffers.hpp"
+#include "planner/memory/memory.hpp"
 
 namespace pipewright::planner {
 
@@ -83,14 +84,13 @@ class CostModel {
 
   /// stage_costs(), sizes of messages and parameters, routes and memory. Rank r sits on device
   /// r times the devices of a rank.
-  /// `shards`: replicas that divide the update and their state among themselves, as stage `zero` of
-  /// ZeRO says.
+  /// `shards`: replicas that divide the update and their state among themselves.
   CostTable table(std::span<const StagePlan> stages, int ranks, int micro_batch_size,
-                  std::string_view optimizer, int shards = 1, int zero = 1) const;
+                  std::string_view optimizer, const StateShards& shards = {}) const;
 
-  /// What the stages hold; `shards` and `zero` as for table().
+  /// What the stages hold.
   std::vector<StageMemory> memory(std::span<const StagePlan> stages, int micro_batch_size,
-                                  std::string_view optimizer, int shards, int zero = 1) const;
+                                  std::string_view optimizer, const StateShards& shards) const;
 
   /// The size of the message at the end of each stage but the last, for one micro-batch; the same
   /// both ways.

@@ -100,8 +100,10 @@ class Setups {
       visitor_.ruled_out(LeftOut::ReplicasOfBatch, setup);
       return;
     }
-    const std::vector<int> divided =
-        model_.experts.count > 0 ? open_or(space_.expert_tensor, {0}) : std::vector<int>{0};
+    std::vector<int> divided{0};
+    if (space_.whole_experts_too && setup.tensor > 1) divided.push_back(1);
+    divided =
+        model_.experts.count > 0 ? open_or(space_.expert_tensor, divided) : std::vector<int>{0};
     for (const int tensor : divided) {
       setup.expert_tensor_degree = tensor == setup.tensor ? 0 : tensor;
       const int ranks = setup.tensor * setup.data * setup.context / setup.expert_tensor();

@@ -19,6 +19,7 @@ struct ParallelSpace {
   int devices = 1, global_batch = 1;
   std::vector<int> tensor, pipeline, data, chunks, experts, context, micro_batch_size, zero;
   std::vector<int> expert_tensor;  // open: each expert is divided as tensor parallel ranks are
+  bool whole_experts_too = false;  // and, where that is open, whole ones beside tp
   std::vector<LayerRecompute> recompute;
   /// Whether setups in which each stage has its own recompute are tried: no, too, or only these.
   /// The closed estimate never tries them, since it knows no stages.

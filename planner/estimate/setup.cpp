@@ -76,6 +76,15 @@ std::optional<Refusal> refusal_of_pipeline(const Architecture& model, const Para
 
 }  // namespace
 
+std::string ParallelSetup::expert_tensor_fault() const {
+  if (expert_tensor() == tensor) return "";
+  if (expert_tensor() > 1)
+    return "expert_tensor_parallel_size " + number(expert_tensor()) +
+           ": each expert is whole, or divided as tp " + number(tensor) +
+           " divides layers; take 1" + (tensor > 1 ? " or " + number(tensor) : "");
+  return fold_fault({tensor, 1, sequence_parallel, context}, data, experts);
+}
+
 std::string_view name_of(RankOrder order) {
   return order == RankOrder::DataOutermost ? "tp-cp-pp-dp" : "tp-cp-dp-pp";
 }

@@ -9,6 +9,7 @@
 
 #include "core/cluster/node_order.hpp"
 #include "core/model/architecture.hpp"
+#include "core/model/expert_fold.hpp"
 #include "core/model/recompute.hpp"
 #include "core/model/tensor_split.hpp"
 #include "planner/base/left_out.hpp"
@@ -76,7 +77,11 @@ struct ParallelSetup {
   /// summed with the others' (Plan::program_replicas()).
   int program_replicas() const { return data * context; }
   /// The ranks that divide the layers of a stage.
-  StageDivision division() const { return {tensor, experts, sequence_parallel, context}; }
+  StageDivision division() const {
+    return division_with_experts({tensor, 1, sequence_parallel, context}, experts, expert_tensor());
+  }
+  /// Why whole experts cannot be dealt out beside tp; "" if they can, or are not.
+  std::string expert_tensor_fault() const;
 };
 
 /// Why the model cannot be trained with this setup, and what would do; nullopt: it can.

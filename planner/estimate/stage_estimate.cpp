@@ -98,18 +98,11 @@ void set_hops(CostTable& costs, const EstimateContext& context, const ParallelSe
   for (int rank = 0; rank + 1 < ranks; ++rank)
     equal = equal && same(route(rank, rank + 1), costs.every_route);
   if (equal) return;
-  const auto all = static_cast<std::size_t>(ranks * replicas);
-  costs.route_of_edge.assign(all * all, costs.every_route);
+  // Of thousands of ranks the edges are many, and none leads from one replica to another.
+  costs.ranks_of_replica = replicas > 1 ? ranks : 0;
   for (int from = 0; from < ranks; ++from) {
-    for (int to = 0; to < ranks; ++to) {
-      if (from == to) continue;
-      const RouteCosts way = route(from, to);
-      for (int replica = 0; replica < replicas; ++replica) {
-        const auto a = static_cast<std::size_t>(replica * ranks + from);
-        const auto b = static_cast<std::size_t>(replica * ranks + to);
-        costs.route_of_edge[a * all + b] = way;
-      }
-    }
+    for (int to = 0; to < ranks; ++to)
+      costs.route_of_edge.push_back(from == to ? costs.every_route : route(from, to));
   }
 }
 

@@ -5,13 +5,14 @@
 #include <optional>
 #include <string>
 
+#include "core/plan/rank_axes.hpp"
 #include "planner/estimate/exposed_messages.hpp"
 #include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-constexpr const char *kTensor = "tp", *kContext = "cp", *kExperts = "ep";
+constexpr const char *kTensor = "tp", *kContext = "cp";
 
 /// A computation, whose seconds count in proportion to those of the others, or a call, whose count
 /// as they are.
@@ -35,6 +36,7 @@ class BlockPieces {
   BlockPieces(const EstimateContext& context, const ParallelSetup& setup, const NodeRates& node,
               bool experts)
       : setup_(setup),
+        group_(expert_group_name(setup.division())),
         experts_(experts),
         work_(block_work(context.model, context.framework, setup, experts)),
         sent_(exposed_messages(context.framework, node, context.machine.devices_per_node, setup,
@@ -130,11 +132,12 @@ class BlockPieces {
   void add_experts_call(PieceList& list, const char* data) const {
     if (setup_.experts == 1) return;
     const auto copies = std::llround(work_.expert_message / 2 / static_cast<double>(hidden_));
-    add_call(list, ActionKind::AllToAll, kExperts, data, copies, hidden_,
+    add_call(list, ActionKind::AllToAll, group_.c_str(), data, copies, hidden_,
              sent_.forward.experts / 2);
   }
 
   const ParallelSetup& setup_;
+  const std::string group_;  // that exchanges rows between experts
   bool experts_;
   BlockWork work_;
   BlockMessages sent_;
@@ -230,7 +233,10 @@ StageParts estimated_stage_parts(const EstimateContext& context, const ParallelS
                                  std::span<const StageCosts> whole, double scale) {
   StageParts result{{}, {whole.begin(), whole.end()}};
   const bool sends = setup.tensor > 1 || setup.context > 1 || setup.experts > 1;
-  if (!sends || (setup.context > 1 && setup.experts > 1)) return result;
+  const bool stand_apart = setup.context > 1 && setup.experts > 1;  // without an axis
+  const bool are_folded = setup.division().folds_experts();
+  if (!sends || (stand_apart && !are_folded)) return result;
+  if (setup.expert_tensor() != setup.tensor && !are_folded) return result;
   const RankNodes ranks = nodes_of_ranks(context.machine, setup);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     ParallelSetup own = setup;

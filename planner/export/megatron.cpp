@@ -74,6 +74,8 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, MegatronFlags& fl
   flags.add("pipeline-model-parallel-size", facts.pipeline);
   flags.add_above("context-parallel-size", facts.context, 1);
   flags.add_above("expert-model-parallel-size", facts.experts, 1);
+  if (facts.expert_tensor != facts.tensor)
+    flags.add("expert-tensor-parallel-size", facts.expert_tensor);
   if (facts.sequence_parallel && facts.tensor > 1) flags.add("sequence-parallel");
   if (facts.pipeline > 1) {
     flags.add("pipeline-model-parallel-layout '" + megatron_layout(facts.stages) + "'");

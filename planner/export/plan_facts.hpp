@@ -22,6 +22,7 @@ struct PlanFacts {
   std::optional<Architecture> model;  // nullopt: not a decoder-only transformer
   std::string foreign_layer;          // in words, where it is not: the first one that no GPT has
   int tensor = 1, context = 1, data = 1, pipeline = 1, experts = 1;
+  int expert_tensor = 1;  // ranks that divide each expert
   bool sequence_parallel = false;
   int zero = 0;    // ZeRO stage, 0 where there is one replica
   int shards = 1;  // replicas that divide their state; fewer than `data`: hybrid sharding

@@ -155,6 +155,9 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, TorchtitanFlags& 
     flags.text += "  --parallelism.no-enable-sequence-parallel\n";
   flags.add("parallelism.context_parallel_degree", facts.context);
   flags.add("parallelism.expert_parallel_degree", facts.experts);
+  // Its own default is 1.
+  if (facts.experts > 1 && facts.tensor > 1)
+    flags.add("parallelism.expert_tensor_parallel_degree", facts.expert_tensor);
 }
 
 std::string_view mode_of(LayerRecompute recompute) {

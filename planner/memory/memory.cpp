@@ -22,8 +22,10 @@ constexpr std::int64_t kExactSumBytes = 16;
 
 /// `holders`: ranks of a pipeline that hold each stage.
 StateShards shards_of(const Plan& plan, int holders = 1) {
-  const int parts = plan.sharding_stage == 0 ? 1 : plan.shards() * plan.division().context;
-  return {plan.sharding_stage, parts == 1 ? 1 : parts * holders};
+  const int context = plan.division().context;
+  const int parts = plan.sharding_stage == 0 ? 1 : plan.shards() * context;
+  return {plan.sharding_stage, parts == 1 ? 1 : parts * holders,
+          plan.replicas() * context * holders};
 }
 
 /// Two where the Program's schedule goes both ways.
@@ -99,7 +101,7 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
   const std::int64_t element = model.bytes_per_element;
   const std::int64_t wide = std::max(element, kStateWidth);
   StageState state;
-  state.expert_ranks = ranks.experts;
+  state.expert_ranks = ranks.expert_replicas();
   if (parameters > 0)
     state.of_experts = static_cast<double>(count.of_experts) / static_cast<double>(parameters);
   state.parameters = state.gradients = Bytes(parameters * element);
@@ -121,6 +123,13 @@ void divide(StageMemory& memory, const StageState& state, const StateShards& sha
   memory.constant -= state.sum() - sharded_state(state, shards).sum();
   if (shards.zero >= 2) memory.whole_gradients = state.gradients;
   if (shards.zero >= 3) memory.whole_weights = state.parameters;
+}
+
+void set_copies(StageMemory& memory, const StageState& state, const StateShards& shards) {
+  if (shards.sharing == 1 || shards.zero >= 2) return;
+  memory.copied_gradients = state.gradients;
+  if (shards.zero == 1 && shards.count > 1)
+    memory.copied_weights = part_of(state.parameters, state, shards);
 }
 
 StageMemory memory_of(const Model& model, const StagePlan& stage, int micro_batch_size,
@@ -161,10 +170,14 @@ namespace {
 StageDivision division_of(const Plan& plan) {
   const StageDivision ranks = plan.division();
   const bool divides = tensor_fault(plan.model, ranks.tensor).empty();
-  return {divides ? ranks.tensor : 1,
-          expert_fault(plan.model, ranks.experts).empty() ? ranks.experts : 1,
-          divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty(),
-          context_fault(plan.model, ranks).empty() ? ranks.context : 1};
+  StageDivision able;
+  if (divides) able.tensor = ranks.tensor;
+  able.rows = divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty();
+  if (context_fault(plan.model, ranks).empty()) able.context = ranks.context;
+  if (!expert_fault(plan.model, ranks).empty()) return able;
+  able.experts = ranks.experts;
+  if (able.rows && able.context == ranks.context) able.fold = ranks.fold;
+  return able;
 }
 
 /// Without a backward the layers are whole (planner/plans/run_of_plan.hpp).
@@ -186,6 +199,7 @@ StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory
     const bool are_divided = memory.whole_gradients.value > 0;
     memory.constant += are_divided ? part_of(sums, state, shards_of(plan)) : sums;
     if (are_divided) memory.whole_gradients += sums;
+    if (memory.copied_gradients.value > 0) memory.copied_gradients = sums;
     if (const StageDivision ranks = division_of(plan, kind); ranks.context > 1) {
       // Their W holds the sums of a micro-batch besides.
       const StageBuffers buffers = buffers_of(plan.model, layers, plan.micro_batch_size,
@@ -216,6 +230,7 @@ std::vector<StageMemory> memory_table(const Plan& plan, const StateShards& shard
   for (std::size_t s = 0; s < table.size(); ++s) {
     const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, ranks);
     divide(table[s], state, shards);
+    set_copies(table[s], state, shards);
   }
   return table;
 }
@@ -224,7 +239,7 @@ std::vector<StageMemory> memory_table(const Plan& plan, const StateShards& shard
 
 std::optional<Bytes> most_with_uneven_rows(const Plan& plan, const Program& program) {
   const StageDivision ranks = division_of(plan);
-  if (ranks.experts == 1) return std::nullopt;
+  if (ranks.expert_holders() == 1) return std::nullopt;
   const auto recompute = recompute_of(plan.model, plan.training.recompute);
   const StateShards shards = shards_of(plan, holders_of(plan, program));
   CostTable costs = plan.costs;
@@ -238,9 +253,13 @@ std::optional<Bytes> most_with_uneven_rows(const Plan& plan, const Program& prog
   const Bytes evenly = fullest();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StageState state = state_of(plan.model, plan.stages[s], plan.training.optimizer, ranks);
-    costs.memory[s] = memory_of(state, buffers_of(plan.model, plan.stages[s], plan.micro_batch_size,
-                                                  recompute, ranks, RowsToExperts::Most));
-    divide(costs.memory[s], state, shards);
+    StageMemory uneven =
+        memory_of(state, buffers_of(plan.model, plan.stages[s], plan.micro_batch_size, recompute,
+                                    ranks, RowsToExperts::Most));
+    divide(uneven, state, shards);
+    uneven.copied_gradients = costs.memory[s].copied_gradients;
+    uneven.copied_weights = costs.memory[s].copied_weights;
+    costs.memory[s] = uneven;
   }
   const Bytes most = fullest();
   return most > evenly ? std::optional(most) : std::nullopt;

@@ -1,7 +1,8 @@
 // What a plan keeps in memory on each rank: parameters, gradients, the optimizer's state, and the
 // activations that are live at the worst moment of the Program, with what the action of that moment
-// needs beside them (planner/memory/stage_buffers.hpp). Messages that wait for their reader, copies
-// of gradients for other replicas and the device's own libraries are not counted (docs/metrics.md).
+// needs beside them (planner/memory/stage_buffers.hpp), and on CPUs copies of gradients for other
+// ranks. Messages that wait for their reader and the device's own libraries are not counted
+// (docs/metrics.md).
 // Pure functions; bytes everywhere.
 #pragma once
 
@@ -41,6 +42,7 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
 /// How a stage's replicas divide its state among them (ZeRO).
 struct StateShards {
   int zero = 0, count = 1;
+  int sharing = 1;  // ranks that add up their gradients, whether they divide anything or not
 };
 /// The state of one of these replicas, of experts among those that hold the same ones: the
 /// optimizer's part, from stage 2 of ZeRO on that of the gradients, from stage 3 on that of the
@@ -48,6 +50,8 @@ struct StateShards {
 StageState sharded_state(const StageState& state, const StateShards& shards);
 /// The same in the entry of CostTable::memory that memory_of() gives for the whole state.
 void divide(StageMemory& memory, const StageState& state, const StateShards& shards);
+/// Sets what a rank on a CPU copies for the others.
+void set_copies(StageMemory& memory, const StageState& state, const StateShards& shards);
 
 /// The entry of CostTable::memory: what is held of a micro-batch after F, and how I changes that
 /// until W lets go of it. `recompute` by layer of the model; empty: nothing is recomputed. `ranks`:

@@ -43,6 +43,7 @@ class OrderPeaks::Walk {
       rank_.stages.push_back(static_cast<int>(stage.value));
     }
     held_.assign(width() * rank_.stages.size(), 0);
+    rank_.reductions.assign(rank_.stages.size(), 0);
     rank_.moments.push_back({});
     for (std::size_t s = 0; s < rank_.stages.size(); ++s) {
       for (const ActionKind kind : kComputations)
@@ -57,6 +58,7 @@ class OrderPeaks::Walk {
       if (list_[at].partner) take(*list_[at].partner);
       for (; version != versions_.end() && version->after == at; ++version) take(*version);
     }
+    for (int& reductions : rank_.reductions) reductions = std::max(1, reductions);
     return std::move(rank_);
   }
 
@@ -72,6 +74,7 @@ class OrderPeaks::Walk {
   }
 
   void take(const Action& action) {
+    if (action.kind == ActionKind::ReduceGrad) ++rank_.reductions[local(action.stage.value)];
     const auto kind = std::find(std::begin(kComputations), std::end(kComputations), action.kind);
     if (kind == std::end(kComputations)) return;
     const std::size_t stage = local(action.stage.value);
@@ -106,15 +109,17 @@ OrderPeaks::OrderPeaks(const Order& order, Sizes sizes) {
 
 Bytes OrderPeaks::peak(int rank, std::span<const StageMemory> memory) const {
   const Rank& of = at(rank);
-  std::int64_t constant = 0, most = 0;
+  std::int64_t constant = 0, copied = 0;
   std::vector<std::int64_t> size;
-  for (const int stage : of.stages) {
-    const StageMemory& each = memory[static_cast<std::size_t>(stage)];
+  for (std::size_t s = 0; s < of.stages.size(); ++s) {
+    const StageMemory& each = memory[static_cast<std::size_t>(of.stages[s])];
     constant += each.constant.value;
+    copied += of.reductions[s] * each.copied_gradients.value + each.copied_weights.value;
     size.push_back(each.f.value);
     size.push_back(each.f.value + each.i.value);
     if (of.versioned) size.push_back(each.version.value);
   }
+  std::int64_t most = copied;
   for (const Moments& moments : of.moments) {
     const auto stage = static_cast<std::size_t>(of.stages[static_cast<std::size_t>(moments.stage)]);
     const std::int64_t more = memory[stage].within(moments.kind).value;

@@ -22,8 +22,8 @@ class OrderPeaks {
   int ranks() const { return static_cast<int>(ranks_.size()); }
   /// The stages that the rank computes, for any micro-batch.
   const std::vector<int>& stages_of(int rank) const { return at(rank).stages; }
-  /// The bytes that the rank holds at most, with constants. `memory` by stage; what is held after
-  /// an F or an I is not negative.
+  /// The bytes that the rank holds at most, with constants; copies of gradients as if made after
+  /// its last computation. `memory` by stage; what is held after an F or an I is not negative.
   Bytes peak(int rank, std::span<const StageMemory> memory) const;
 
  private:
@@ -42,6 +42,7 @@ class OrderPeaks {
   };
   struct Rank {
     std::vector<int> stages;
+    std::vector<int> reductions;  // by place in `stages`: REDUCE_GRADs, 1 where the order has none
     bool versioned = false;
     std::vector<Moments> moments;
   };

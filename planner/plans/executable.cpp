@@ -21,7 +21,8 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
     missing.push_back("the layers of " + job.architecture->name);
   // The estimate divides each expert among them; the executor's layers hold whole ones (decision
   // 34).
-  if (parallel.tensor > 1 && estimated && estimated->experts.count > 0)
+  const bool divides_each = parallel.expert_tensor() == parallel.tensor;
+  if (parallel.tensor > 1 && divides_each && estimated && estimated->experts.count > 0)
     missing.push_back("experts that " + std::to_string(parallel.tensor) +
                       " tensor parallel ranks divide");
   if (missing.empty() && !tensor_fault(job.model, parallel.tensor).empty())
@@ -36,7 +37,11 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   if (missing.empty() && !context_fault(job.model, parallel.division()).empty())
     missing.push_back("rows of this model for " + cp + " beside sequence parallelism with tp " +
                       std::to_string(parallel.tensor));
-  if (missing.empty() && !expert_fault(job.model, parallel.experts).empty())
+  if (missing.empty() && !parallel.expert_tensor_fault().empty())
+    missing.push_back("experts of ep " + std::to_string(parallel.experts) + " and etp " +
+                      std::to_string(parallel.expert_tensor()) + " beside tp " +
+                      std::to_string(parallel.tensor));
+  if (missing.empty() && !expert_fault(job.model, parallel.division()).empty())
     missing.push_back("layers of this model for ep " + std::to_string(parallel.experts));
   return missing;
 }

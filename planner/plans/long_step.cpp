@@ -87,6 +87,12 @@ LongStepAnswer because(std::string why_not) { return {std::nullopt, std::move(wh
 
 }  // namespace
 
+int first_tried(const ScheduleRequest& request, int period) {
+  // The fill and the drain of any of these rules, and a few periods more.
+  const int tried = 4 * (request.ranks + period);
+  return tried + ((request.micro_batches - tried) % period + period) % period;
+}
+
 LongStepAnswer long_step(const Schedule& schedule, const ScheduleRequest& request,
                          const CostTable& costs, const CommPolicy& policy,
                          const LowerOptions& options, double most_actions) {
@@ -94,9 +100,7 @@ LongStepAnswer long_step(const Schedule& schedule, const ScheduleRequest& reques
   const int period = order_period(schedule, request);
   if (period == 0)
     return because("the order of " + std::string(schedule.name) + " is not known to repeat itself");
-  // The fill and the drain of any of these rules, and a few periods more.
-  std::int64_t tried = 4 * (std::int64_t{request.ranks} + period);
-  tried += ((m - tried) % period + period) % period;
+  std::int64_t tried = first_tried(request, period);
   while (2 * tried <= m) {
     const double actions = 3.0 * request.ranks * request.chunks * static_cast<double>(tried);
     if (actions > most_actions)

@@ -27,6 +27,10 @@ struct LongStepAnswer {
   std::string why_not;  // one sentence without a full stop
 };
 
+/// Of the first short step that is tried, for an order_period() above 0; a step of fewer than twice
+/// as many micro-batches is not looked at.
+int first_tried(const ScheduleRequest& request, int period);
+
 /// What figures_of() says of the request's order, lowered and simulated, without making it: the
 /// same integers, and the ratios that follow from them. Costs are those of single stages. Looks for
 /// a steady state of ever longer steps, as long as these have fewer than `most_actions` actions and

@@ -6,6 +6,7 @@
 #include "core/costs/action_times.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "core/program/lower.hpp"
+#include "core/timeline/ratios.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
@@ -42,6 +43,23 @@ void require_actions(const Order& order, const ActionTimes& times) {
                      "; its order and its times of actions have to agree");
 }
 
+Order order_of_replicas(const Plan& plan, int replicas) {
+  Order order = replicate(pipeline_order(plan), replicas);
+  if (plan.parts.empty()) return order;
+  order.parts = plan.parts;
+  order.mesh = axes_of(plan);
+  return order;
+}
+
+/// Figures of the first replicas, for so many: the next ones do what these do, one after the other.
+Figures repeated(const Figures& first, std::size_t ranks) {
+  Figures all = first;
+  all.ranks.clear();
+  for (std::size_t r = 0; r < ranks; ++r) all.ranks.push_back(first.ranks[r % first.ranks.size()]);
+  set_ratios(all);
+  return all;
+}
+
 }  // namespace
 
 Order pipeline_order(const Plan& plan) {
@@ -58,13 +76,7 @@ Order pipeline_order(const Plan& plan) {
   return order;
 }
 
-Order order_of_plan(const Plan& plan) {
-  Order order = replicate(pipeline_order(plan), plan.program_replicas());
-  if (plan.parts.empty()) return order;
-  order.parts = plan.parts;
-  order.mesh = axes_of(plan);
-  return order;
-}
+Order order_of_plan(const Plan& plan) { return order_of_replicas(plan, plan.program_replicas()); }
 
 CostTable costs_of_whole_actions(const Plan& plan) {
   CostTable costs = plan.costs;
@@ -97,10 +109,16 @@ Program program_of_plan(const Plan& plan) {
 }
 
 WaitReport fill_prediction(Plan& plan) {
-  const Program program = program_of_plan(plan);
-  const sim::Result result = sim::simulate(program, plan.costs);
-  if (!result.finished) return sim::check(program, plan.costs);
-  const Figures figures = figures_of(program, result.timeline, plan.costs);
+  return fill_prediction(plan, plan.costs, plan.program_replicas());
+}
+
+WaitReport fill_prediction(Plan& plan, const CostTable& costs, int replicas) {
+  const Program program =
+      lower(order_of_replicas(plan, replicas), plan.policy, lowering_of_plan(plan));
+  const sim::Result result = sim::simulate(program, costs);
+  if (!result.finished) return sim::check(program, costs);
+  const Figures figures = repeated(figures_of(program, result.timeline, costs),
+                                   static_cast<std::size_t>(plan.all_ranks()));
   Prediction prediction;
   prediction.step = Nanoseconds(figures.makespan_ns);
   prediction.bubble_ratio = figures.bubble_ratio;

@@ -36,5 +36,9 @@ Program program_of_plan(const Plan& plan);
 /// Simulates the plan under its own costs and fills plan.predicted. Where the Program does not end,
 /// the report says why and plan.predicted stays as it was.
 WaitReport fill_prediction(Plan& plan);
+/// The same by simulating the first `replicas` of the plan's under `costs`, which are theirs. The
+/// caller knows that replica d of the plan does at each moment what replica d mod `replicas` of
+/// these does.
+WaitReport fill_prediction(Plan& plan, const CostTable& costs, int replicas);
 
 }  // namespace pipewright::planner

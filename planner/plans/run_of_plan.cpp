@@ -8,6 +8,7 @@
 #include "core/cluster/cluster.hpp"
 #include "core/cluster/collectives.hpp"
 #include "core/costs/part_weights.hpp"
+#include "core/model/expert_fold.hpp"
 #include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
@@ -18,7 +19,12 @@ namespace {
 
 /// Pipelines that have experts of their own.
 int whole_replicas(const Plan& plan) {
-  if (plan.replicas() % plan.expert_parallel == 0) return plan.replicas() / plan.expert_parallel;
+  const StageDivision ranks = plan.division();
+  if (plan.expert_tensor_parallel == 1 && ranks.tensor > 1) {
+    const std::string fault = fold_fault(ranks, plan.replicas(), plan.expert_parallel);
+    if (!fault.empty()) throw InputError("the plan cannot be run: " + fault);
+  }
+  if (plan.replicas() % ranks.experts == 0) return plan.replicas() / ranks.experts;
   throw InputError("the plan's expert_parallel, " + std::to_string(plan.expert_parallel) +
                    ", does not divide its replicas, dp " + std::to_string(plan.replicas()) +
                    "; make it one of its divisors");
@@ -45,10 +51,14 @@ bool are_alike(const ActionParts& a, const ActionParts& b) {
 /// Ranks of the plan's Program that divide its experts, or sequences: what they exchange is in the
 /// costs of its stages.
 bool has_exchanges(const Plan& plan) {
-  return plan.expert_parallel > 1 || (plan.replicas_are_ranks && plan.mesh.size("cp") > 1);
+  return plan.division().experts > 1 || (plan.replicas_are_ranks && plan.mesh.size("cp") > 1);
 }
-bool is_exchange(const Call& call) {
-  return call.group == kExpertAxis || call.group == kContextAxis;
+bool is_exchange(const Call& call) { return call.group != kTensorAxis; }
+
+int members_of(const StageDivision& ranks, const Call& call) {
+  const auto group = span_of(exec::axes_of(ranks), call.group);
+  PIPEWRIGHT_ASSERT(group, "a call of a group that no ranks are");
+  return group->devices;
 }
 
 /// What a call takes in which such ranks take part.
@@ -58,14 +68,11 @@ Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
                           ? plan.costs.every_route
                           : way_between(plan.cluster, 0, plan.cluster.devices() - 1);
   set_collectives(table, plan.cluster, {0});
-  const int members = call.group == kContextAxis  ? plan.mesh.size("cp")
-                      : call.group == kTensorAxis ? plan.division().tensor
-                                                  : plan.expert_parallel;
   return table.collective_time({.kind = call.kind,
                                 .stage = {},
                                 .members = {{RankId(0), kNoInstruction}},
                                 .call_bytes = bytes_of(call),
-                                .devices = members},
+                                .devices = members_of(plan.division(), call)},
                                1);
 }
 
@@ -159,7 +166,7 @@ std::vector<ActionParts> parts_of_run(const Plan& plan, exec::Numerics numerics)
 /// By rank of a run, of those along tp the first, the plan's: ranks that divide the experts, or
 /// sequences, stand side by side in a run.
 std::vector<std::size_t> ranks_in_plan(const Plan& plan) {
-  const int parts = plan.expert_parallel * plan.division().context, ranks = plan.ranks();
+  const int parts = plan.division().experts * plan.division().context, ranks = plan.ranks();
   std::vector<std::size_t> places;
   for (int whole = 0; whole < whole_replicas(plan); ++whole) {
     for (int rank = 0; rank < ranks; ++rank) {
@@ -175,11 +182,15 @@ void take_routes(const Plan& plan, const std::vector<std::size_t>& places, CostT
   const auto known = static_cast<std::size_t>(plan.all_ranks());
   const bool is_alike = known == places.size() && !has_exchanges(plan);
   if (costs.route_of_edge.empty() || is_alike) return;
+  const auto rank = [known](std::size_t place) {
+    return RankId(static_cast<std::int64_t>(place % known));
+  };
   costs.route_of_edge.clear();
+  costs.ranks_of_replica = 0;
   costs.route_of_edge.reserve(places.size() * places.size());
   for (const std::size_t from : places) {
     for (const std::size_t to : places)
-      costs.route_of_edge.push_back(plan.costs.route_of_edge[from % known * known + to % known]);
+      costs.route_of_edge.push_back(plan.costs.route(rank(from), rank(to), plan.all_ranks()));
   }
 }
 

@@ -23,17 +23,19 @@ struct Field {
   const char* name;
   Choice Strategy::*choice;
 };
-constexpr std::array<Field, 11> kFields{{{"pp_degree", &Strategy::pp_degree},
-                                         {"dp_degree", &Strategy::dp_degree},
-                                         {"mp_degree", &Strategy::mp_degree},
-                                         {"cp_degree", &Strategy::cp_degree},
-                                         {"ep_degree", &Strategy::ep_degree},
-                                         {"vpp_degree", &Strategy::vpp_degree},
-                                         {"micro_batch_size", &Strategy::micro_batch_size},
-                                         {"accumulate_steps", &Strategy::accumulate_steps},
-                                         {"schedule_mode", &Strategy::schedule_mode},
-                                         {"sharding_stage", &Strategy::sharding_stage},
-                                         {"recompute", &Strategy::recompute}}};
+constexpr std::array<Field, 12> kFields{
+    {{"pp_degree", &Strategy::pp_degree},
+     {"dp_degree", &Strategy::dp_degree},
+     {"mp_degree", &Strategy::mp_degree},
+     {"cp_degree", &Strategy::cp_degree},
+     {"ep_degree", &Strategy::ep_degree},
+     {"expert_tensor_parallel_size", &Strategy::expert_tensor_parallel_size},
+     {"vpp_degree", &Strategy::vpp_degree},
+     {"micro_batch_size", &Strategy::micro_batch_size},
+     {"accumulate_steps", &Strategy::accumulate_steps},
+     {"schedule_mode", &Strategy::schedule_mode},
+     {"sharding_stage", &Strategy::sharding_stage},
+     {"recompute", &Strategy::recompute}}};
 
 /// Asks whether variants of a job are possible.
 class Probe {

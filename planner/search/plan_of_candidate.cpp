@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "core/program/lower.hpp"
 #include "planner/base/number_text.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
 #include "planner/configurations/policy.hpp"
@@ -14,7 +13,6 @@
 #include "planner/plans/executable.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/building.hpp"
-#include "sim/engine.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -93,6 +91,7 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
   add("dp_degree", strategy.dp_degree);
   add("cp_degree", strategy.cp_degree);
   add("ep_degree", strategy.ep_degree);
+  add("expert_tensor_parallel_size", strategy.expert_tensor_parallel_size);
   add("vpp_degree", strategy.vpp_degree);
   add("accumulate_steps", strategy.accumulate_steps);
   add("micro_batch_size", strategy.micro_batch_size);
@@ -194,34 +193,21 @@ RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
   return recompute_spec(of_layer);
 }
 
-/// With more actions than this, not all of a plan's replicas are simulated.
-constexpr std::int64_t kMostActionsOfReplicas = 1'000'000;
-
-/// Whether one replica shows all: with the estimate what they exchange is in a rank's own update,
-/// so they take the same times.
-bool one_stands_for_all(const ConfigurationCosts& costs, const Candidate& best) {
-  const auto actions = 3 * static_cast<std::int64_t>(best.stages.size()) *
-                       best.parallel.micro_batches * best.parallel.data;
-  return costs.is_estimated() && best.parallel.data > 1 && actions > kMostActionsOfReplicas;
-}
-
-/// The plan's prediction, by simulating its first replica with `table`.
-void predict_by_one_replica(Plan& plan, const CostTable& table) {
-  Plan one = plan;
-  one.costs = table;
-  const Program program = lower(pipeline_order(one), one.policy, lowering_of_plan(one));
-  const sim::Result result = sim::simulate(program, one.costs);
-  PIPEWRIGHT_ASSERT(result.finished, "a plan that the search simulated does not end");
-  const Figures figures = figures_of(program, result.timeline, one.costs);
-  plan.predicted = {};
-  plan.predicted.step = Nanoseconds(figures.makespan_ns);
-  plan.predicted.bubble_ratio = figures.bubble_ratio;
-  for (int replica = 0; replica < plan.replicas(); ++replica) {
-    for (const RankFigures& rank : figures.ranks) {
-      plan.predicted.peak_activations.push_back(rank.peak_activations);
-      plan.predicted.peak_bytes.emplace_back(rank.peak_bytes);
-    }
-  }
+/// How many of the plan's replicas show what all of them do. Two replicas have the same lists, and
+/// are in the same state at every moment, where
+/// - the routes inside one take as long as those inside the other, and share no link with others,
+/// - what both take part in takes as long with those two as with all, and so begins and ends for
+///   both at once: a collective waits for the last of its members.
+/// Then the next moment is the same, too: ties are broken by rank, and replicas follow one another.
+/// The estimate gives each replica the same routes without links, and has all that replicas tell
+/// one another in their updates: its collectives take no time. Two of them have these collectives.
+/// Replicas that are planned by layers are those of planner/bounds/layer_replicas.hpp, which lie
+/// differently in their nodes, with the times of all. Groups differ in whom they sum with.
+int replicas_that_show_all(const ConfigurationCosts& costs, const ParallelSetup& parallel,
+                           const Plan& plan) {
+  const int all = plan.program_replicas();
+  if (plan.sharding().groups > 1) return all;
+  return std::min(all, costs.is_estimated() ? 2 : costs.simulated_replicas(parallel));
 }
 
 Mesh mesh_of(const ParallelSetup& parallel, bool is_estimated) {
@@ -270,6 +256,8 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   if (sharding.groups > 1) plan.sharding_degree = job.strategy.sharding_degree;
   plan.unshard_lookahead = sharding.ahead;
   plan.expert_parallel = parallel.experts;
+  if (parallel.expert_tensor() != parallel.tensor)
+    plan.expert_tensor_parallel = parallel.expert_tensor();
   plan.sequence_parallel = parallel.sequence_parallel;
   StageParts inside;
   if (!schedule.traits.asynchronous) {
@@ -279,10 +267,14 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   plan.parts = std::move(inside.parts);
   plan.replicas_are_ranks =
       !costs.is_estimated() && (parallel.context > 1 || (!plan.parts.empty() && parallel.data > 1));
-  plan.costs = chosen_table(costs, parallel, best.stages, plan.program_replicas());
-  if (!plan.parts.empty()) take_computations(inside.computations, plan.costs.stages);
-  if (!schedule.traits.asynchronous)
-    for (StageMemory& memory : plan.costs.memory) memory.version = Bytes(0);
+  const auto table_of = [&](int replicas) {
+    CostTable table = chosen_table(costs, parallel, best.stages, replicas);
+    if (!plan.parts.empty()) take_computations(inside.computations, table.stages);
+    if (!schedule.traits.asynchronous)
+      for (StageMemory& memory : table.memory) memory.version = Bytes(0);
+    return table;
+  };
+  plan.costs = table_of(plan.program_replicas());
   if (best.synthesised) {
     plan.schedule.order = *best.synthesised->order;
   } else if (schedule.traits.cost_driven) {
@@ -300,14 +292,11 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
     plan.tuner.pruned[reason] = static_cast<int>(count);
   plan.tuner.reasons = reasons_for(job, costs, result, memory_limit);
   if (const Candidate* baseline = best_baseline(result)) plan.tuner.baseline_step = baseline->step;
-  if (plan.parts.empty() && one_stands_for_all(costs, best)) {
-    CostTable table = chosen_table(costs, parallel, best.stages, 1);
-    table.memory = plan.costs.memory;
-    predict_by_one_replica(plan, table);
-  } else {
-    const WaitReport report = fill_prediction(plan);
-    PIPEWRIGHT_ASSERT(report.verdict == Verdict::Ok, "a plan that the search simulated is stuck");
-  }
+  const int replicas = replicas_that_show_all(costs, parallel, plan);
+  const WaitReport report = replicas == plan.program_replicas()
+                                ? fill_prediction(plan)
+                                : fill_prediction(plan, table_of(replicas), replicas);
+  PIPEWRIGHT_ASSERT(report.verdict == Verdict::Ok, "a plan that the search simulated is stuck");
   if (!costs.is_estimated())
     add_uneven_rows(plan, limits_of(costs, parallel, memory_limit).of(best.fullest_rank),
                     plan.tuner.reasons);

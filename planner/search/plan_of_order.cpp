@@ -128,6 +128,7 @@ Job of_one_configuration(const Job& job, const ParallelSetup& parallel, bool say
   strategy.mp_degree = {std::to_string(parallel.tensor)};
   strategy.cp_degree = {std::to_string(parallel.context)};
   strategy.ep_degree = {std::to_string(parallel.experts)};
+  strategy.expert_tensor_parallel_size = {std::to_string(parallel.expert_tensor())};
   strategy.sharding_stage = {std::to_string(parallel.zero)};
   strategy.use_sequence_parallel = {parallel.sequence_parallel ? "true" : "false"};
   if (says_recompute)

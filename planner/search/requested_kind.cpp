@@ -16,13 +16,14 @@ struct KeyOfJob {
   Choice Strategy::*choice;
 };
 
-constexpr std::array<KeyOfJob, 13> kKeysOfJob{
+constexpr std::array<KeyOfJob, 14> kKeysOfJob{
     {{"schedule", "schedule_mode", &Strategy::schedule_mode},
      {"tp", "mp_degree", &Strategy::mp_degree},
      {"pp", "pp_degree", &Strategy::pp_degree},
      {"dp", "dp_degree", &Strategy::dp_degree},
      {"cp", "cp_degree", &Strategy::cp_degree},
      {"ep", "ep_degree", &Strategy::ep_degree},
+     {"etp", "expert_tensor_parallel_size", &Strategy::expert_tensor_parallel_size},
      {"vpp", "vpp_degree", &Strategy::vpp_degree},
      {"micro_batch_size", "micro_batch_size", &Strategy::micro_batch_size},
      {"micro_batches", "accumulate_steps", &Strategy::accumulate_steps},
@@ -82,12 +83,13 @@ std::string value_of(const Candidate& row, const std::string& key) {
   if (key == "sequence_parallel") return p.sequence_parallel ? "true" : "false";
   if (key == "rank_order") return std::string(name_of(p.order.of_ranks));
   if (key == "node_order") return p.order.of_nodes.empty() ? "file" : to_text(p.order.of_nodes);
-  const std::array<std::pair<const char*, int>, 9> numbers{
+  const std::array<std::pair<const char*, int>, 10> numbers{
       {{"tp", p.tensor},
        {"pp", p.pipeline},
        {"dp", p.data},
        {"cp", p.context},
        {"ep", p.experts},
+       {"etp", p.expert_tensor()},
        {"vpp", p.chunks},
        {"micro_batch_size", p.micro_batch_size},
        {"micro_batches", p.micro_batches},

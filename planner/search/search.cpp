@@ -51,11 +51,14 @@ class ScheduleSearch {
         keep_(static_cast<std::size_t>(std::max(1, options.keep))),
         limit_(costs_->memory_limit()),
         budget_{static_cast<std::int64_t>(options.budget_seconds * 1e9)},
-        begin_(std::chrono::steady_clock::now()) {}
+        begin_(std::chrono::steady_clock::now()) {
+    if (options.progress) meanwhile_ = [this] { options_.progress(progress_); };
+  }
 
   SearchResult run() {
     report("searching", {});
-    SearchSpace space = search_space(job_, *costs_);
+    SearchSpace space;
+    while_reporting([&] { space = search_space(job_, *costs_); });
     result_.pruned = std::move(space.left_out.counts);
     result_.examples = std::move(space.left_out.examples);
     const std::vector<Mesh> meshes = sorted(space.meshes);
@@ -71,8 +74,8 @@ class ScheduleSearch {
     std::sort(ranked.begin(), ranked.end(), better);
     if (synthesises && result_.complete) {
       report("improving orders", ranked);
-      result_.synthesis =
-          synthesise_winners({job_, *costs_, limit_, threads_, budget_.left_ns()}, ranked);
+      result_.synthesis = synthesise_winners(
+          {job_, *costs_, limit_, threads_, budget_.left_ns(), meanwhile_}, ranked);
       std::sort(ranked.begin(), ranked.end(), better);
     }
     if (ranked.size() > keep_) ranked.resize(keep_);
@@ -90,7 +93,7 @@ class ScheduleSearch {
     limit_ = whole_limit;
     if (!result_.ranked.empty() && !options_.first_possible) {
       report("making the plan", {});
-      result_.best = plan_of_candidate(job_, *costs_, result_, limit_);
+      while_reporting([&] { result_.best = plan_of_candidate(job_, *costs_, result_, limit_); });
       check_prediction();
       result_.rank_memory = costs_->rank_memory(result_.ranked.front().parallel);
     }
@@ -111,7 +114,7 @@ class ScheduleSearch {
       }
     }
     budget_.spend(static_cast<std::int64_t>(meshes.size()), kMeshNs);
-    for_each_index(meshes.size(), threads_, [&](std::size_t i) {
+    for_each(meshes.size(), [&](std::size_t i) {
       const ParallelSetup& setup = meshes[i].setup;
       // Then the meshes that may hold least come first.
       meshes[i].least =
@@ -132,7 +135,7 @@ class ScheduleSearch {
       meshes[i].tried = Tried::OneAtATime;
       meshes.push_back({setup, 0, Tried::Overlapping});
     }
-    for_each_index(meshes.size() - all, threads_, [&](std::size_t i) {
+    for_each(meshes.size() - all, [&](std::size_t i) {
       meshes[all + i].least = costs_->least_overlapped_step(meshes[all + i].setup);
     });
   }
@@ -227,7 +230,7 @@ class ScheduleSearch {
     }
     for (const auto& own : shapes) budget_.spend(static_cast<std::int64_t>(own.size()), kShapeNs);
     std::vector<Branches> grown(end - begin);
-    for_each_index(grown.size(), threads_, [&](std::size_t i) {
+    for_each(grown.size(), [&](std::size_t i) {
       if (!shapes[i].empty())
         grown[i] = branches_of(*costs_, meshes[begin + i].setup, shapes[i], limit_);
     });
@@ -331,7 +334,7 @@ class ScheduleSearch {
     const auto step = static_cast<std::size_t>(options_.share.processes);
     std::vector<std::size_t> mine;
     for (std::size_t k = own; k < open.size(); k += step) mine.push_back(open[k]);
-    for_each_index(mine.size(), threads_, [&](std::size_t k) {
+    for_each(mine.size(), [&](std::size_t k) {
       outcomes[mine[k]] = evaluate(job_, *costs_, *batch[mine[k]], limit_);
     });
     if (step > 1) exchange(batch, open, mine, outcomes);
@@ -380,18 +383,22 @@ class ScheduleSearch {
     return !result_.complete;
   }
 
-  void report(std::string_view phase, const std::vector<Evaluation>& best) const {
+  void report(std::string_view phase, const std::vector<Evaluation>& best) {
     if (!options_.progress) return;
-    SearchProgress progress;
-    progress.phase = phase;
-    progress.simulated = result_.evaluated;
-    progress.left_out = sum_of(result_.pruned);
-    if (leader_) {
-      progress.best = &*leader_;
-    } else if (!best.empty()) {
-      progress.best = &best.front().candidate;
-    }
-    options_.progress(progress);
+    if (!leader_ && !best.empty()) shown_ = best.front().candidate;
+    const std::optional<Candidate>& shown = leader_ ? leader_ : shown_;
+    progress_ = {phase, result_.evaluated, sum_of(result_.pruned), shown ? &*shown : nullptr};
+    options_.progress(progress_);
+  }
+
+  template <class Work>
+  void for_each(std::size_t count, const Work& work) const {
+    for_each_index(count, threads_, work, meanwhile_);
+  }
+  /// For what only one thread can do.
+  template <class Work>
+  void while_reporting(const Work& work) const {
+    for_each(1, [&](std::size_t) { work(); });
   }
 
   const Job& job_;
@@ -405,6 +412,9 @@ class ScheduleSearch {
   const std::chrono::steady_clock::time_point begin_;
   std::map<std::tuple<int, int, bool, bool, bool, Tried>, ShapeChoices::Shapes> shapes_;
   std::optional<Candidate> leader_;  // of the table, once that is full: what follows compares
+  std::optional<Candidate> shown_;   // the best before
+  SearchProgress progress_;          // as last reported
+  Meanwhile meanwhile_;              // reports it again; empty: nobody asks
   SearchResult result_;
 };
 

@@ -24,6 +24,7 @@ Json candidate_fields(const Candidate& candidate) {
                  {"dp", parallel.data},
                  {"cp", parallel.context},
                  {"ep", parallel.experts},
+                 {"etp", parallel.expert_tensor()},
                  {"vpp", parallel.chunks},
                  {"stage_replicas", parallel.stage_replicas},
                  {"devices", candidate.devices()},

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "planner/base/parallel.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
 #include "planner/configurations/rank_limits.hpp"
 #include "planner/synthesis/judging.hpp"
@@ -22,8 +21,9 @@ constexpr std::int64_t kMostWinnerActions = 200'000;  // of an order; a larger o
 bool same_stages(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
     const ParallelSetup& p = c.parallel;
-    return std::tie(p.tensor, p.data, p.pipeline, p.experts, p.context, p.micro_batch_size,
-                    p.micro_batches, p.recompute, p.sequence_parallel, p.zero, p.order);
+    return std::tie(p.tensor, p.data, p.pipeline, p.experts, p.expert_tensor_degree, p.context,
+                    p.micro_batch_size, p.micro_batches, p.recompute, p.sequence_parallel, p.zero,
+                    p.order);
   };
   const auto same = [](const StagePlan& s, const StagePlan& t) {
     return s.first_layer == t.first_layer && s.end_layer == t.end_layer && s.rank == t.rank;
@@ -115,8 +115,9 @@ std::vector<Winner> winners_of(const WinnersRequest& request,
                                const std::vector<Evaluation>& ranked) {
   const std::vector<const Evaluation*> rows = rows_with_orders(ranked);
   std::vector<Winner> winners(rows.size());
-  for_each_index(rows.size(), request.threads,
-                 [&](std::size_t i) { winners[i] = winner_of(request, *rows[i]); });
+  for_each_index(
+      rows.size(), request.threads,
+      [&](std::size_t i) { winners[i] = winner_of(request, *rows[i]); }, request.meanwhile);
   std::erase_if(winners, [&](const Winner& winner) {
     return winner.bound >= ranked.front().candidate.step.value;
   });
@@ -149,8 +150,10 @@ WinnersSynthesis synthesise_winners(const WinnersRequest& request,
                                     std::vector<Evaluation>& ranked) {
   const std::vector<Winner> winners = winners_of(request, ranked);
   std::vector<Outcome> outcomes(winners.size());
-  for_each_index(winners.size(), request.threads,
-                 [&](std::size_t i) { outcomes[i] = synthesise_winner(request, winners[i]); });
+  for_each_index(
+      winners.size(), request.threads,
+      [&](std::size_t i) { outcomes[i] = synthesise_winner(request, winners[i]); },
+      request.meanwhile);
   WinnersSynthesis done;
   done.winners = static_cast<int>(winners.size());
   std::vector<Evaluation> rows;

@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "planner/base/parallel.hpp"
 #include "planner/branches/evaluation.hpp"
 #include "planner/search/search.hpp"
 
@@ -31,6 +32,7 @@ struct WinnersRequest {
   Bytes limit;
   int threads = 1;
   std::int64_t most_ns = 0;  // of an ordinary core's time, for all winners together; 0: no limit
+  Meanwhile meanwhile = {};  // planner/base/parallel.hpp
 };
 
 /// `ranked`: best first. Adds the rows with a better order at its end, unsorted: schedule `auto`,

@@ -13,12 +13,11 @@ namespace {
 CostTable of_pipeline(const Plan& plan) {
   CostTable costs = costs_of_whole_actions(plan);
   if (costs.route_of_edge.empty()) return costs;
-  const auto ranks = static_cast<std::size_t>(plan.ranks());
-  const auto all = static_cast<std::size_t>(plan.all_ranks());
   costs.route_of_edge.clear();
-  for (std::size_t from = 0; from < ranks; ++from) {
-    for (std::size_t to = 0; to < ranks; ++to)
-      costs.route_of_edge.push_back(plan.costs.route_of_edge[from * all + to]);
+  costs.ranks_of_replica = 0;
+  for (int from = 0; from < plan.ranks(); ++from) {
+    for (int to = 0; to < plan.ranks(); ++to)
+      costs.route_of_edge.push_back(plan.costs.route(RankId(from), RankId(to), plan.all_ranks()));
   }
   return costs;
 }

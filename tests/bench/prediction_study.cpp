@@ -116,8 +116,10 @@ std::int64_t median_of_draws(const Subject& subject, const Program& program, con
   const planner::DrawnDurations durations(program, costs, stages, subject.profile,
                                           subject.micro_batch_size);
   std::vector<std::int64_t> steps;
-  for (std::uint64_t k = 0; k < kDraws; ++k)
-    steps.push_back(sim::simulate(program, costs, durations.draw(k)).timeline.makespan_ns);
+  for (std::uint64_t k = 0; k < kDraws; ++k) {
+    const std::vector<std::int64_t> drawn = durations.draw(k);
+    steps.push_back(sim::simulate(program, costs, {.compute_ns = drawn}).timeline.makespan_ns);
+  }
   return distribution_of(std::move(steps)).median().value;
 }
 

@@ -43,7 +43,8 @@ double critical_path_ns(const Program& program, const Timeline& timeline) {
   for (std::size_t id = 0; id < timeline.end.size(); ++id)
     durations.push_back(timeline.end[id] - timeline.start[id]);
   const CostTable free = CostTable::uniform(program.stages, {});
-  return static_cast<double>(sim::simulate(program, free, durations).timeline.makespan_ns);
+  return static_cast<double>(
+      sim::simulate(program, free, {.compute_ns = durations}).timeline.makespan_ns);
 }
 
 double path_ratio(const Model& model, const char* schedule, int micro_batch_size) {

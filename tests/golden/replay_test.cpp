@@ -1,88 +1,28 @@
 // Production steps with the measured duration of each pass: does the slowest replica end when it
-// did? (ByteDance's traces of three jobs, arXiv 2505.05713.)
+// did?
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "core/base/json.hpp"
-#include "core/costs/action_times.hpp"
-#include "core/costs/costs.hpp"
-#include "core/program/lower.hpp"
-#include "planner/plans/data_parallel.hpp"
-#include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
+#include "tests/golden/bytedance.hpp"
 
 namespace pipewright {
 namespace {
 
-Nanoseconds nanoseconds(const Json& milliseconds) {
-  return Nanoseconds(std::llround(milliseconds.get<double>() * 1e6));
-}
-
-/// Of one step: the passes of all replicas, and the slowest one's first start to last end.
-struct MeasuredStep {
-  std::vector<ActionTime> passes;
-  int replicas = 0;
-  double slowest_ms = 0;
-};
-
-MeasuredStep read_step(const Json& row) {
-  MeasuredStep step;
-  for (const Json& replica : row["replicas"]) {
-    double first = replica["start_ms"][0].get<double>(), last = 0;
-    for (const Json& start : replica["start_ms"]) first = std::min(first, start.get<double>());
-    for (const Json& end : replica["end_ms"]) last = std::max(last, end.get<double>());
-    step.slowest_ms = std::max(step.slowest_ms, last - first);
-    for (const auto& [key, kind] :
-         {std::pair("F_ms", ActionKind::F), std::pair("B_ms", ActionKind::B)}) {
-      int rank = 0;
-      for (const Json& of_rank : replica[key]) {
-        int micro_batch = 0;
-        for (const Json& pass : of_rank) {
-          step.passes.push_back({step.replicas,
-                                 RankId(rank),
-                                 {{kind, StageId(rank), MicroBatchId(micro_batch++)}, {}},
-                                 nanoseconds(pass)});
-        }
-        ++rank;
-      }
-    }
-    ++step.replicas;
-  }
-  return step;
-}
-
 class Replay : public testing::TestWithParam<const char*> {};
 
 TEST_P(Replay, TheSlowestReplicaEndsWhenItDid) {
-  const std::string path =
-      PIPEWRIGHT_GOLDEN_DIR "/measured2/bytedance_straggler_" + std::string(GetParam()) + ".json";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
-  const Json file = parse_json(read_text(path), path);
-  const int ranks = file["job"]["pp"], micro_batches = file["job"]["micro_batches"];
-  const Order pipeline =
-      planner::make_order("1f1b", {.ranks = ranks, .micro_batches = micro_batches});
+  const auto steps = golden::bytedance_steps(GetParam());
+  if (steps.empty()) GTEST_SKIP() << "no steps of " << GetParam();
   double sum = 0;
-  for (const Json& row : file["rows"]) {
-    MeasuredStep step = read_step(row);
-    const ReplicaShape shape{step.replicas, ranks, micro_batches};
-    ASSERT_FALSE(fault_of(step.passes, pipeline, shape));
-    CostTable costs = CostTable::uniform(
-        ranks, {}, nanoseconds(file["gap_after_a_remote_dependency_ms"]["median"]));
-    costs.actions = std::make_shared<ActionTimes>(std::move(step.passes), shape);
-    const Program program =
-        lower(planner::replicate(pipeline, step.replicas), comm_policy_preset("ideal"));
-    const sim::Result result = sim::simulate(program, costs);
+  for (const golden::ReplayedStep& step : steps) {
+    const sim::Result result = sim::simulate(step.program, step.costs);
     ASSERT_TRUE(result.finished);
     const auto replayed = static_cast<double>(result.timeline.makespan_ns) / 1e6;
     sum += std::abs(replayed / step.slowest_ms - 1);
   }
-  EXPECT_LE(sum / static_cast<double>(file["rows"].size()), 0.003) << file["rows"].size();
+  EXPECT_LE(sum / static_cast<double>(steps.size()), 0.003) << steps.size();
 }
 INSTANTIATE_TEST_SUITE_P(ByteDance, Replay, testing::Values("sequence", "stage", "worker"),
                          [](const auto& param) { return std::string(param.param); });

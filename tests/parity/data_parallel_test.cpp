@@ -190,7 +190,7 @@ TEST(Sharding, APlansMemoryFallsByTheStateThatOthersKeep) {
   const planner::CostModel costs(model, cluster, nullptr, 4);
   const std::vector<StagePlan> stages = {{0, 4, RankId(0)}, {4, 8, RankId(1)}};
   const CostTable whole = costs.table(stages, 4, 2, "adamw"),
-                  parts = costs.table(stages, 4, 2, "adamw", 2);
+                  parts = costs.table(stages, 4, 2, "adamw", {.zero = 1, .count = 2});
   for (const std::size_t s : {0U, 1U}) {
     const planner::StageState state = planner::state_of(model, stages[s], "adamw");
     EXPECT_EQ(whole.memory[s].constant - parts.memory[s].constant,

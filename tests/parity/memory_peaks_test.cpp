@@ -33,10 +33,11 @@ struct PeakCase {
   const char* optimizer = "adamw";
   bool sharded = false;
   int tensor = 1;
-  int experts = 1;    // of the replicas, that divide them
+  int experts = 1;    // ranks that divide them: replicas, or all where they have whole ones
   int zero = 1;       // where it is sharded
   bool rows = false;  // sequence parallelism
   int context = 1;    // ranks that divide the sequences
+  bool whole_experts = false;
 };
 
 std::string name_of(const PeakCase& c) {
@@ -47,6 +48,7 @@ std::string name_of(const PeakCase& c) {
   if (c.rows) name += "_sp";
   if (c.context > 1) name += "_cp" + std::to_string(c.context);
   if (c.experts > 1) name += "_ep" + std::to_string(c.experts);
+  if (c.whole_experts) name += "_etp1";
   if (c.replicas > 1) name += c.sharded ? "_zero" + std::to_string(c.zero) : "_replicas";
   if (c.recompute == RecomputeSpec::Kind::Full) name += "_full";
   if (c.recompute == RecomputeSpec::Kind::Selective) name += "_selective";
@@ -99,6 +101,7 @@ Plan plan_of(const PeakCase& c) {
                             : Mesh::grid_of_replicas(c.ranks, c.replicas, 1, c.tensor);
   plan.replicas_are_ranks = c.context > 1;
   plan.expert_parallel = c.experts;
+  plan.expert_tensor_parallel = c.whole_experts ? 1 : 0;
   plan.sequence_parallel = c.rows;
   plan.micro_batches = c.micro_batches;
   plan.micro_batch_size = c.micro_batch_size;
@@ -122,7 +125,10 @@ std::vector<std::int64_t> measured(const Plan& plan, const Program& program,
                                    exec::Numerics numerics = exec::Numerics::Fast,
                                    exec::RunMode mode = exec::RunMode::Train) {
   PlanTraining on_text(plan, numerics);
-  on_text.training.options.ranks.rows = mode == exec::RunMode::Train && plan.division().rows;
+  if (mode == exec::RunMode::Train) {
+    on_text.training.options.ranks.rows = plan.division().rows;
+    on_text.training.options.ranks.fold = plan.division().fold;
+  }
   on_text.training.mode = mode;
   return exec::cpu::run_on_cpu(program, plan.costs, on_text.training, {.steps = 2}).peak_bytes;
 }
@@ -154,14 +160,15 @@ std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::R
   plan.costs.memory =
       planner::memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
                          recompute_of(plan.model, plan.training.recompute), plan.division());
+  const int sharing = plan.replicas() * plan.division().context *
+                      holders_in(planner::find_schedule(plan.schedule.name).layout);
+  const planner::StateShards shards{plan.sharding_stage, plan.sharding_stage > 0 ? sharing : 1,
+                                    sharing};
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    if (plan.sharding_stage > 0) {
-      const int holders = holders_in(planner::find_schedule(plan.schedule.name).layout);
-      planner::divide(
-          plan.costs.memory[s],
-          planner::state_of(plan.model, plan.stages[s], plan.training.optimizer, plan.division()),
-          {plan.sharding_stage, plan.replicas() * plan.division().context * holders});
-    }
+    const planner::StageState state =
+        planner::state_of(plan.model, plan.stages[s], plan.training.optimizer, plan.division());
+    planner::divide(plan.costs.memory[s], state, shards);
+    planner::set_copies(plan.costs.memory[s], state, shards);
     plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
   }
   return peaks_of(program, plan.costs);
@@ -217,6 +224,26 @@ TEST(UnevenRows, ARankHoldsNoMoreThanIsSaidAtMost) {
   }
 }
 
+/// The same where these are devices along tp, too.
+TEST(UnevenRows, ARankWithWholeExpertsHoldsNoMoreThanIsSaidAtMost) {
+  for (const int experts : {2, 4}) {
+    SCOPED_TRACE("ep " + std::to_string(experts));
+    const Plan plan = plan_of({.model = "mixtral",
+                               .schedule = "1f1b",
+                               .ranks = 2,
+                               .replicas = experts / 2,
+                               .tensor = 2,
+                               .experts = experts,
+                               .rows = true,
+                               .whole_experts = true});
+    const Program program = planner::program_of_run(plan);
+    const std::optional<Bytes> most = planner::most_with_uneven_rows(plan, program);
+    ASSERT_TRUE(most);
+    const std::vector<std::int64_t> held = measured(plan, program);
+    EXPECT_LE(*std::max_element(held.begin(), held.end()), most->value);
+  }
+}
+
 /// Two replicas that divide gradients, or weights too.
 PeakCase divided(const char* schedule, int chunks, int zero) {
   return {.model = "llama",
@@ -229,6 +256,19 @@ PeakCase divided(const char* schedule, int chunks, int zero) {
           .zero = zero};
 }
 
+/// Micro-batches so small that copies of gradients decide.
+PeakCase copied(const char* model, const char* schedule, bool sharded = false,
+                const char* optimizer = "adamw") {
+  return {.model = model,
+          .schedule = schedule,
+          .ranks = 2,
+          .micro_batches = 4,
+          .replicas = 2,
+          .micro_batch_size = 2,
+          .optimizer = optimizer,
+          .sharded = sharded};
+}
+
 /// The same of four that divide experts, to which rows come evenly.
 PeakCase divided_with_experts(int zero) {
   return {.model = "evenly",
@@ -238,6 +278,25 @@ PeakCase divided_with_experts(int zero) {
           .sharded = true,
           .experts = 2,
           .zero = zero};
+}
+
+/// Whole experts on ranks along tp, too, to which rows come evenly.
+PeakCase folded(const char* schedule, int replicas, int experts, int context = 1) {
+  return {.model = "evenly",
+          .schedule = schedule,
+          .ranks = 2,
+          .replicas = replicas,
+          .tensor = 2,
+          .experts = experts,
+          .rows = true,
+          .context = context,
+          .whole_experts = true};
+}
+PeakCase folded_and_sharded(int zero, int experts) {
+  PeakCase c = folded("1f1b", 2, experts);
+  c.sharded = true;
+  c.zero = zero;
+  return c;
 }
 
 constexpr auto kFull = RecomputeSpec::Kind::Full, kSelective = RecomputeSpec::Kind::Selective;
@@ -359,6 +418,12 @@ INSTANTIATE_TEST_SUITE_P(
                  .experts = 2,
                  .zero = 3,
                  .context = 2},
+        copied("transformer", "1f1b"), copied("transformer", "1f1b", true),
+        copied("transformer", "gpipe", true, "sgd"), copied("llama", "zb-h1", false, "sgd"),
+        copied("mixtral", "1f1b"), copied("deepseek", "gpipe", true), copied("llama", "chimera"),
+        PeakCase{"transformer", "interleaved", 2, 4, 2, 2, 2},
+        PeakCase{
+            .model = "llama", .schedule = "1f1b", .ranks = 2, .micro_batch_size = 2, .context = 2},
         divided("1f1b", 1, 2), divided("1f1b", 1, 3), divided("interleaved", 2, 2),
         divided("interleaved", 2, 3), divided("zbv", 2, 2), divided("zbv", 2, 3),
         divided("gpipe", 1, 3), divided("dualpipe", 1, 1), divided("chimera", 1, 1),
@@ -373,6 +438,9 @@ INSTANTIATE_TEST_SUITE_P(
         PeakCase{.model = "deepseek", .schedule = "1f1b", .ranks = 2, .tensor = 4},
         PeakCase{.model = "evenly", .schedule = "1f1b", .ranks = 2, .replicas = 2, .experts = 2},
         divided_with_experts(1), divided_with_experts(2), divided_with_experts(3),
+        folded("1f1b", 1, 2), folded("zb-h1", 1, 2), folded("1f1b", 2, 4), folded("1f1b", 1, 4, 2),
+        folded("zb-h1", 1, 2, 2), folded_and_sharded(1, 2), folded_and_sharded(2, 2),
+        folded_and_sharded(3, 2), folded_and_sharded(3, 4),
         PeakCase{.model = "evenly", .schedule = "zb-h1", .ranks = 2, .replicas = 4, .experts = 4},
         PeakCase{.model = "mlp", .schedule = "gpipe", .micro_batch_size = 64},
         PeakCase{.model = "mlp", .schedule = "1f1b", .micro_batch_size = 64},

@@ -288,6 +288,23 @@ TEST(Mpi, RanksThatDivideExpertsGiveTheSerialBits) {
   }
 }
 
+TEST(Mpi, RanksWithWholeExpertsAlongTpGiveTheSerialBits) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const Model model =
+      divisible_deepseek({{"sequence", 8}, {"capacity_factor", 1.1}, {"balance_loss", 0.02}});
+  std::vector<Layout> layouts{
+      {.experts = processes() / 2, .rows = true, .fold = ExpertFold::Tensor}};
+  if (processes() > 2)
+    layouts.push_back({.rows = true, .context = 2, .fold = ExpertFold::TensorAndContext});
+  for (const Layout& layout : layouts) {
+    for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast}) {
+      const Program program =
+          divided(planner::make_order("1f1b", {1, 4, 1, {}}), model, layout, "torch", numerics);
+      expect_serial_run_among(program, model, layout, numerics);
+    }
+  }
+}
+
 /// The bytes of the parts by name, without the manifest.
 std::map<std::string, std::string> parts_in(const std::filesystem::path& folder) {
   std::map<std::string, std::string> parts;

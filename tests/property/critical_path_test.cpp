@@ -200,7 +200,7 @@ TEST(CriticalPathOfRandomPrograms, ALongerActionOnItMakesALongerStep) {
       if (step.kind != PathKind::Compute) continue;
       ++actions;
       durations[step.instruction] += kMore;
-      const auto slower = sim::simulate(s.program, s.costs, durations);
+      const auto slower = sim::simulate(s.program, s.costs, {.compute_ns = durations});
       durations[step.instruction] -= kMore;
       EXPECT_EQ(slower.timeline.makespan_ns, s.makespan() + kMore)
           << s.program.text(step.instruction) << "\n"
@@ -225,7 +225,9 @@ TEST(MemoryOfRandomPrograms, ReachesThePeaksOfTheFigures) {
                                 .in_b = bytes(0, 20),
                                 .version = bytes(0, 5),
                                 .whole_gradients = bytes(0, 9),
-                                .whole_weights = bytes(0, 9)});
+                                .whole_weights = bytes(0, 9),
+                                .copied_gradients = bytes(0, 9),
+                                .copied_weights = bytes(0, 9)});
     }
     const Figures figures = figures_of(s.program, s.result.timeline, s.costs);
     const auto profiles = traces::memory_profiles(s.program, s.result.timeline, s.costs);

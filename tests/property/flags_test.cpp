@@ -262,6 +262,8 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--html", members("t.html")},
       {"--width", members("60")},
       {"--emit-order", members("", {"order"})},
+      {"--what-if", members("", {"what_if"})},
+      {"--suppose", members("rank:0=0.9", {"what_if"})},
       {"--fix", members("", {"fix"})},
       {"--matrix", members("", {"matrix", "least_credit"})},
       {"--json", {.says = Says::Presentation}},

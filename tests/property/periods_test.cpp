@@ -140,7 +140,9 @@ CostTable any_costs(Dice& dice, int stages, int ranks) {
                          .in_b = Bytes(dice.between(0, 90)),
                          .version = {},
                          .whole_gradients = {},
-                         .whole_weights = {}};
+                         .whole_weights = {},
+                         .copied_gradients = Bytes(dice.between(0, 99)),
+                         .copied_weights = {}};
       if (dice.chance(3)) memory.w += Bytes(1);  // grows with every micro-batch
       costs.memory.push_back(memory);
     }
@@ -287,7 +289,9 @@ TEST(Periods, WhatDoesNotRepeatIsSaid) {
                           .in_b = {},
                           .version = {},
                           .whole_gradients = {},
-                          .whole_weights = {}});
+                          .whole_weights = {},
+                          .copied_gradients = {},
+                          .copied_weights = {}});
   EXPECT_NE(why("1f1b", 1000, grows), "");
 }
 

@@ -113,9 +113,22 @@ bool is_pass(const Action& action) {
   return action.kind == "F" || action.kind == "I" || action.kind == "W" || action.kind == "B";
 }
 
+AxisRange axes_of_group(const Mesh& mesh, const std::string& group) {
+  for (std::size_t first = 0; first < mesh.size(); ++first) {
+    std::string rest = group;
+    for (std::size_t end = first; end < mesh.size(); ++end) {
+      if (rest == mesh[end].first) return {first, end + 1};
+      const std::string begin = mesh[end].first + "+";
+      if (rest.compare(0, begin.size(), begin) != 0) break;
+      rest.erase(0, begin.size());
+    }
+  }
+  return {};
+}
+
 bool is_axis(const Mesh& mesh, const std::string& group) {
-  return std::any_of(mesh.begin(), mesh.end(),
-                     [&](const auto& axis) { return axis.first == group; });
+  const AxisRange axes = axes_of_group(mesh, group);
+  return axes.first < axes.end;
 }
 
 int devices_of_rank(const Mesh& mesh) {

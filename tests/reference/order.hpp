@@ -72,7 +72,12 @@ struct Heading {
 [[nodiscard]] bool is_part(const Action& action);
 /// F I W B.
 [[nodiscard]] bool is_pass(const Action& action);
-/// The group of such devices.
+/// The axes of the devices that are the group, [first, end): one, or neighbours whose names "+"
+/// joins; first == end: the group is no such devices.
+struct AxisRange {
+  std::size_t first = 0, end = 0;
+};
+[[nodiscard]] AxisRange axes_of_group(const Mesh& mesh, const std::string& group);
 [[nodiscard]] bool is_axis(const Mesh& mesh, const std::string& group);
 /// Of a rank.
 [[nodiscard]] int devices_of_rank(const Mesh& mesh);

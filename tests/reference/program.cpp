@@ -231,11 +231,14 @@ class Builder {
     return places;
   }
 
-  std::vector<int> ranks_along(const std::string& axis, int rank) const {
+  std::vector<int> ranks_along(const AxisRange& axes, int rank) const {
     std::vector<int> ranks;
     for (int other = 0; other < static_cast<int>(lists_.size()); ++other) {
       auto places = places_of(other), own = places_of(rank);
-      places[axis] = own[axis] = 0;
+      for (std::size_t k = axes.first; k < axes.end; ++k) {
+        const std::string& axis = heading_.devices[k].first;
+        places[axis] = own[axis] = 0;
+      }
       if (places == own) ranks.push_back(other);
     }
     return ranks;
@@ -266,25 +269,24 @@ class Builder {
 
   void find_others_of_call(Instruction& of) {
     const bool making = of.cell[0].kind == "NEW_GROUP";
-    int stride = 1;
-    for (const auto& [axis, devices] : heading_.mesh) {
-      if (!making && axis == of.cell[0].group) {
-        of.devices = devices;
-        of.stride = stride;
-        return;
-      }
-      stride *= devices;
+    const std::string& group = of.cell[0].group;
+    if (!making && is_axis(heading_.mesh, group)) {
+      const AxisRange axes = axes_of_group(heading_.mesh, group);
+      of.devices = of.stride = 1;
+      for (std::size_t k = 0; k < axes.end; ++k)
+        (k < axes.first ? of.stride : of.devices) *= heading_.mesh[k].second;
+      return;
     }
     const auto calls = [&](int rank) {
-      return making ? of_kind(rank, "NEW_GROUP", -1) : of_group(rank, of.cell[0].group);
+      return making ? of_kind(rank, "NEW_GROUP", -1) : of_group(rank, group);
     };
     std::vector<int> ranks;
     for (std::size_t rank = 0; making && rank < lists_.size(); ++rank)
       ranks.push_back(static_cast<int>(rank));
-    if (!making && is_axis(heading_.devices, of.cell[0].group))
-      ranks = ranks_along(of.cell[0].group, of.rank);
+    if (!making && is_axis(heading_.devices, group))
+      ranks = ranks_along(axes_of_group(heading_.devices, group), of.rank);
     else if (!making)
-      ranks = ranks_of(of.cell[0].group);
+      ranks = ranks_of(group);
     const std::vector<int> own = calls(of.rank);
     std::size_t turn = 0;
     while (&program_.instructions[own[turn]] != &of) ++turn;

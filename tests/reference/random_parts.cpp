@@ -19,6 +19,7 @@ Action random_call(Dice& dice, bool across_ranks) {
     call.dtype = "float32";
   }
   call.weight = extra.chance(25) ? extra.between(1, 5) : 0;
+  if (call.group == axis && extra.chance(20)) call.group = "tp+ep";
   if (dice.chance(20)) call.stream = std::to_string(dice.between(1, 2));
   return call;
 }

@@ -81,6 +81,7 @@ const std::map<std::string, std::string>& megatron_arguments() {
       {"--pipeline-model-parallel-size", "n"},
       {"--context-parallel-size", "n"},
       {"--expert-model-parallel-size", "n"},
+      {"--expert-tensor-parallel-size", "n"},
       {"--sequence-parallel", "-"},
       {"--pipeline-model-parallel-layout", "s"},
       {"--microbatch-group-size-per-virtual-pipeline-stage", "n"},
@@ -201,7 +202,8 @@ const std::map<std::string, std::string>& torchtitan_fields() {
       {"--parallelism.pipeline_parallel_schedule_csv", "s"},
       {"--parallelism.pipeline_parallel_microbatch_size", "n"},
       {"--parallelism.context_parallel_degree", "n"},
-      {"--parallelism.expert_parallel_degree", "n"}};
+      {"--parallelism.expert_parallel_degree", "n"},
+      {"--parallelism.expert_tensor_parallel_degree", "n"}};
   return fields;
 }
 

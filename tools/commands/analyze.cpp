@@ -1,14 +1,10 @@
 // pipewright analyze: where the time of a step is lost.
 #include <algorithm>
-#include <cmath>
-#include <memory>
 #include <optional>
 
 #include "core/base/error.hpp"
 #include "core/costs/action_times.hpp"
 #include "core/order/order_json.hpp"
-#include "core/program/lower.hpp"
-#include "sim/engine.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/figures.hpp"
@@ -19,37 +15,19 @@
 #include "tools/input/subject.hpp"
 #include "tools/input/trace_files.hpp"
 #include "tools/input/trace_program.hpp"
+#include "tools/input/traced_replay.hpp"
 #include "tools/output/step_page.hpp"
 #include "tools/output/timeline_text.hpp"
 #include "tools/output/trace_text.hpp"
-#include "traces/analysis/action_costs.hpp"
+#include "tools/output/what_if_text.hpp"
 #include "traces/analysis/bubbles.hpp"
 
 namespace pipewright::tools {
 namespace {
 
-/// The costs of a traced step, and what a simulation of its order with them takes.
-struct TracedCosts {
-  traces::ActionCosts costs;
-  std::int64_t replayed_ns = 0;
-};
-
 constexpr const char* kAnOrder = "the order";
 bool asks_for_order(const Arguments& arguments) {
   return arguments.has("--emit-order") || arguments.has("--out") || arguments.has("--costs-out");
-}
-
-/// Costs that a simulation under the papers' model takes: a transfer is a latency and nothing else.
-TracedCosts traced_costs(const Step& step) {
-  TracedCosts traced{traces::action_costs(step.program, step.timeline), 0};
-  const Order& order = *step.order;
-  CostTable table = CostTable::uniform(order.stages(), {}, traced.costs.latency);
-  table.actions = std::make_shared<ActionTimes>(
-      traced.costs.times, ReplicaShape{1, order.rank_count(), order.micro_batches});
-  const Program program =
-      lower(order, comm_policy_preset("ideal"), {.optimizer = table.actions->names_updates()});
-  traced.replayed_ns = sim::simulate(program, table).timeline.makespan_ns;
-  return traced;
 }
 
 std::string cause_key(traces::BubbleCause cause) {
@@ -152,39 +130,38 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
   if (step.read) session.print(trace_text(*step.read, terminal));
 }
 
-Json costs_fields(const TracedCosts& traced) {
-  return {{"latency_ns", traced.costs.latency.value},
-          {"messages", traced.costs.messages},
-          {"replayed_step_ns", traced.replayed_ns}};
+Json costs_fields(const TracedReplay& replay) {
+  return {{"latency_ns", replay.costs.latency.value},
+          {"messages", replay.costs.messages},
+          {"replayed_step_ns", replay.timeline.makespan_ns}};
 }
 
-std::string replay_text(const TracedCosts& traced, const Step& step, const Arguments& arguments) {
-  const double whole = static_cast<double>(step.figures.makespan_ns);
-  const double error =
-      whole > 0 ? std::abs(static_cast<double>(traced.replayed_ns) - whole) / whole : 0;
+std::string replay_text(const TracedReplay& replay, const Step& step, const Arguments& arguments) {
   return "the order simulated with these costs takes " +
-         format_duration(Nanoseconds(traced.replayed_ns)) + ", " + percent_text(error) +
-         " from the trace: pipewright simulate " + arguments.text_or("--out", "order.csv") +
-         " --costs " + *arguments.text("--costs-out") +
-         " --cost comm=" + std::to_string(traced.costs.latency.value);
+         format_duration(Nanoseconds(replay.timeline.makespan_ns)) + ", " +
+         percent_text(replay_error(replay, step)) + " from the trace: pipewright simulate " +
+         arguments.text_or("--out", "order.csv") + " --costs " + *arguments.text("--costs-out") +
+         " --cost comm=" + std::to_string(replay.costs.latency.value);
 }
 
 /// The files that were asked for.
 void save_files(const Step& step, const traces::BubbleReport& report,
-                const std::optional<TracedCosts>& traced, const Arguments& arguments,
-                Session& session) {
+                const std::optional<TracedReplay>& replay, const WhatIfs& what_ifs,
+                const Arguments& arguments, Session& session) {
   if (const auto path = arguments.text("--html")) {
-    session.save_page(*path, step_page(step, report));
+    traces::PageNotes notes;
+    add_what_if_table(what_ifs, notes);
+    session.save_page(*path, step_page(step, report, std::move(notes)));
   }
   if (const auto path = arguments.text("--out")) {
     session.save(*path, write_order_csv(*step.order));
     session.wrote(*path);
   }
-  if (!traced) return;
+  if (!replay) return;
   const std::string path = *arguments.text("--costs-out");
-  session.save(path, write_action_times_csv(traced->costs.times));
+  session.save(path, write_action_times_csv(replay->costs.times));
   session.wrote(path);
-  session.note(replay_text(*traced, step, arguments));
+  session.note(replay_text(*replay, step, arguments));
 }
 
 /// Flags that only traces have.
@@ -230,18 +207,23 @@ int run_analyze(const Arguments& arguments, Session& session) {
   const Step step = trace ? read_trace_step(files, arguments)
                           : simulated_step(read_subject(arguments, Purpose::Predict, session));
   const traces::BubbleReport report = bubbles_of(step);
-  std::optional<TracedCosts> traced;
-  if (arguments.has("--costs-out")) traced = traced_costs(step);
+  std::optional<TracedReplay> replay;
+  if (arguments.has("--costs-out")) replay = replay_of(step, *step.order);
+  const bool what_if = asks_what_if(arguments);
+  WhatIfs what_ifs;
+  if (what_if || arguments.has("--html")) what_ifs = what_ifs_of(step, arguments);
   if (session.json()) {
     Json fields = step_fields(step, report);
     if (arguments.has("--emit-order")) fields["order"] = rows_json(*step.order);
-    if (traced) fields["costs"] = costs_fields(*traced);
+    if (replay) fields["costs"] = costs_fields(*replay);
+    if (what_if) fields["what_if"] = what_if_fields(what_ifs);
     session.print_result(fields);
   } else {
     print_step(step, report, session);
+    if (what_if) session.print(what_if_text(what_ifs, session.terminal()));
     if (arguments.has("--emit-order")) session.print(write_order_csv(*step.order));
   }
-  save_files(step, report, traced, arguments, session);
+  save_files(step, report, replay, what_ifs, arguments, session);
   return kDone;
 }
 
@@ -264,6 +246,7 @@ Command analyze_command() {
       {"analyze examples/real.trace.json", "where did the machine lose its time?"},
       {"analyze examples/real.trace.json --html page.html", "as a page to look around in"},
       {"analyze --schedule 1f1b --pp 4 --micro-batches 8", "and where does the schedule?"},
+      {"analyze examples/real.trace.json --what-if", "what would be gained by what?"},
   };
   command.positionals = {subject_file()};
   command.positionals.front().help =
@@ -279,6 +262,7 @@ Command analyze_command() {
                                    "critical path, clocks",
                            .is_file = true,
                            .writes = Writes::File});
+  for (Flag& flag : what_if_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back({.group = "Output",
                            .name = "--emit-order",
                            .help = "the actions of each rank too: \"order\" in JSON, else as CSV"});

@@ -16,6 +16,7 @@
 #include "tools/output/step_page.hpp"
 #include "tools/output/timeline_report.hpp"
 #include "tools/output/verdict.hpp"
+#include "tools/output/what_if_text.hpp"
 #include "tools/running/result_notes.hpp"
 
 namespace pipewright::tools {
@@ -43,6 +44,9 @@ int report_subject(const Subject& subject, traces::PageNotes notes, const Argume
                    Session& session) {
   refuse_unwhole(subject);
   const sim::Result result = sim::simulate(subject.program, subject.costs);
+  if (result.finished)
+    add_what_if_table(what_ifs_of(subject.program, subject.costs, result.timeline, arguments),
+                      notes);
   save_report(arguments, timeline_page(subject, result.timeline, std::move(notes)), session);
   const Terminal& terminal = session.terminal();
   if (!session.json())
@@ -68,6 +72,7 @@ int report_subject(const Subject& subject, traces::PageNotes notes, const Argume
 
 int report_trace(const Step& step, traces::PageNotes notes, const Arguments& arguments,
                  Session& session) {
+  add_what_if_table(what_ifs_of(step, arguments), notes);
   save_report(arguments, step_page(step, bubbles_of(step), std::move(notes)), session);
   const Terminal& terminal = session.terminal();
   if (session.json()) {
@@ -88,6 +93,7 @@ std::string rank_list(const std::vector<int>& numbers) {
 
 int report_two(const Step& a, const Step& b, traces::PageNotes notes, const Arguments& arguments,
                Session& session) {
+  refuse_flags(arguments, what_if_flags(), "belongs to a report of one step");
   if (a.ranks != b.ranks) {
     throw InputError(b.title, "",
                      "shows ranks " + rank_list(b.ranks) + ", and " + a.title + " shows " +
@@ -162,6 +168,7 @@ int report_files(Given given, const Arguments& arguments, Session& session) {
 
 /// Results and no step: what was printed, without a timeline.
 int report_results(const Given& given, const Arguments& arguments, Session& session) {
+  refuse_flags(arguments, what_if_flags(), "belongs to a report of one step");
   traces::PageText text;
   text.title = arguments.positionals().front();
   text.notes = given.notes;
@@ -245,6 +252,7 @@ Command report_command() {
   command.positionals.front().most = kAnyNumber;
   command.flags = subject_flags();
   command.flags.push_back(step_flag());
+  for (Flag& flag : what_if_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back({.group = "Output",
                            .name = "--out",
                            .argument = "FILE",

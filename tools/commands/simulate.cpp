@@ -14,6 +14,7 @@
 #include "tools/output/timeline_files.hpp"
 #include "tools/output/timeline_text.hpp"
 #include "tools/output/verdict.hpp"
+#include "tools/output/what_if_text.hpp"
 #include "tools/running/drawn_steps.hpp"
 #include "tools/running/unlisted_step.hpp"
 
@@ -103,6 +104,13 @@ int show_unlisted(const UnlistedStep& unlisted, const Arguments& arguments, Sess
   return over.empty() ? kDone : kAnswerIsNo;
 }
 
+/// For what is printed, and for the page.
+WhatIfs what_ifs_wanted(const Subject& subject, const Timeline& timeline,
+                        const Arguments& arguments) {
+  if (!asks_what_if(arguments) && !arguments.has("--html")) return {};
+  return what_ifs_of(subject.program, subject.costs, timeline, arguments);
+}
+
 int run_simulate(const Arguments& arguments, Session& session) {
   session.progress("reading and lowering ...");
   if (const auto unlisted = unlisted_step(arguments, session))
@@ -128,13 +136,17 @@ int run_simulate(const Arguments& arguments, Session& session) {
   const Figures figures = figures_of(subject.program, result.timeline, subject.costs);
   const auto drawn = drawn_steps(arguments, subject);
   const auto over = over_memory(figures.ranks, subject.memory_limit);
+  const auto what_ifs = what_ifs_wanted(subject, result.timeline, arguments);
+  traces::PageNotes notes;
+  add_what_if_table(what_ifs, notes);
   save_timeline_files(arguments, session, subject, result.timeline,
-                      traces::TraceInfo::Kind::Simulated);
+                      traces::TraceInfo::Kind::Simulated, "", std::move(notes));
   if (session.json()) {
     Json fields = all_figures(subject.program, figures, expanded);
     if (const auto* found = std::get_if<planner::SynthesisResult>(&subject.given))
       fields["synthesis"] = synthesis_fields(*found);
     if (drawn) fields["drawn_steps"] = to_json(*drawn);
+    if (asks_what_if(arguments)) fields["what_if"] = what_if_fields(what_ifs);
     if (arguments.has("--emit-order")) fields["order"] = rows_json(subject.order);
     session.print_result(fields);
   } else {
@@ -144,6 +156,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
                                 session.terminal()));
     print_figures(subject, figures, session);
     if (drawn) session.print(drawn_steps_text(*drawn));
+    if (asks_what_if(arguments)) session.print(what_if_text(what_ifs, session.terminal()));
     if (arguments.has("--emit-order")) session.print(write_order_csv(subject.order));
   }
   for (const auto& sentence : over) session.note(sentence);
@@ -171,6 +184,8 @@ Command simulate_command() {
        "the best order for these costs and this limit, with a proof"},
       {"simulate examples/plan.json --samples 1000 --profile examples/profile.json",
        "the step time as an interval, from how the measurements are spread"},
+      {"simulate -s 1f1b -p 4 -m 8 --cost F=1ms:1ms:1ms:2ms,B=2ms,comm=100us --what-if",
+       "what would a faster rank, link or kind of action gain?"},
       {"simulate examples/order.csv --preset nccl-one-stream --json", "an order of your own"},
   };
   command.positionals = {subject_file()};
@@ -178,6 +193,7 @@ Command simulate_command() {
   command.flags.push_back(expand_flag());
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : drawn_steps_flags()) command.flags.push_back(std::move(flag));
+  for (auto& flag : what_if_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back({.group = "Output",
                            .name = "--emit-order",
                            .help = "the actions of each rank too: \"order\" in JSON, else as CSV"});

@@ -133,6 +133,10 @@ class Filler {
   std::vector<InstructionId> consumer_;  // by RECV
 };
 
+Order traced_computations(const traces::TraceTimeline& trace) {
+  return read_order_csv(csv_of(trace, updates_inside(trace), false), trace.source);
+}
+
 }  // namespace
 
 TraceProgram program_of_trace(const traces::TraceTimeline& trace) {
@@ -155,22 +159,23 @@ TraceProgram program_of_trace(const traces::TraceTimeline& trace) {
   return result;
 }
 
-Order order_of_trace(const traces::TraceTimeline& trace, const std::string& use) {
+std::string why_no_order(const traces::TraceTimeline& trace) {
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     if (trace.ranks[r].rank == static_cast<int>(r) &&
         static_cast<int>(trace.ranks.size()) >= trace.world_size)
       continue;
-    throw InputError(trace.source, "",
-                     use + " needs the traces of all ranks; these are " +
-                         std::to_string(trace.ranks.size()) +
-                         (trace.world_size > 0 ? " of " + std::to_string(trace.world_size)
-                                               : " whose numbers leave some out"));
+    return "the traces of all ranks; these are " + std::to_string(trace.ranks.size()) +
+           (trace.world_size > 0 ? " of " + std::to_string(trace.world_size)
+                                 : " whose numbers leave some out");
   }
-  Order order = read_order_csv(csv_of(trace, updates_inside(trace), false), trace.source);
-  if (const auto problems = problems_of(order); !problems.empty()) {
-    throw InputError(trace.source, "", use + " needs a trace of a whole step: " + problems.front());
-  }
-  return order;
+  const auto problems = problems_of(traced_computations(trace));
+  return problems.empty() ? "" : "a trace of a whole step: " + problems.front();
+}
+
+Order order_of_trace(const traces::TraceTimeline& trace, const std::string& use) {
+  if (const std::string why = why_no_order(trace); !why.empty())
+    throw InputError(trace.source, "", use + " needs " + why);
+  return traced_computations(trace);
 }
 
 }  // namespace pipewright::tools

@@ -22,9 +22,11 @@ struct TraceProgram {
 /// rank (several steps in one file).
 TraceProgram program_of_trace(const traces::TraceTimeline& trace);
 
+/// Why a trace does not say the whole order of its job, behind "… needs "; "" where it does.
+std::string why_no_order(const traces::TraceTimeline& trace);
+
 /// What the ranks computed, in the order in which it started, and nothing that follows from it: a
-/// schedule like one from a CSV. Throws InputError, naming `use`, if the trace does not show all
-/// ranks or not all that makes the order whole.
+/// schedule like one from a CSV. Throws InputError, "`use` needs `why`", where why_no_order().
 Order order_of_trace(const traces::TraceTimeline& trace, const std::string& use);
 
 }  // namespace pipewright::tools

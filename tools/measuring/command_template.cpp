@@ -41,6 +41,7 @@ const std::vector<std::string>& placeholder_names() {
                                                       "dp",
                                                       "cp",
                                                       "ep",
+                                                      "etp",
                                                       "vpp",
                                                       "replicas",
                                                       "schedule",

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include <re2/re2.h>
+
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/base/suggest.hpp"
@@ -32,7 +34,6 @@ constexpr std::array<GroupName, 12> kGroupNames{{{"step_s", What::Step, 1e9},
                                                  {"peak_gb", What::Peak, 1e9},
                                                  {"out_of_memory", What::OutOfMemory, 1}}};
 
-// The library matches by recursion: a longer line would take more stack than there is.
 constexpr std::size_t kMostOfLine = 8192, kMostOfPattern = 500, kMostOfTail = 2000;
 
 /// As PyTorch, CUDA, cuBLAS, ROCm, Paddle and the kernel's log say it.
@@ -101,12 +102,14 @@ Unnamed without_names(const std::string& text) {
   return result;
 }
 
-std::regex compiled(const std::string& text) {
-  try {
-    return std::regex(text, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error& error) {
-    throw InputError("--read: \"" + text + "\" is no regular expression: " + error.what());
-  }
+/// Of bytes, whatever they encode.
+std::shared_ptr<const re2::RE2> compiled(const std::string& text) {
+  re2::RE2::Options options(re2::RE2::Latin1);
+  options.set_log_errors(false);
+  auto regex = std::make_shared<const re2::RE2>(text, options);
+  if (!regex->ok())
+    throw InputError("--read: \"" + text + "\" is no regular expression of RE2: " + regex->error());
+  return regex;
 }
 
 std::string lower_case(std::string text) {
@@ -126,7 +129,7 @@ OutputPattern read_output_pattern(const std::string& text) {
   const GroupName* const whole = named(text.substr(0, equals));
   if (whole != nullptr && equals != text.npos) {
     OutputPattern pattern{compiled(text.substr(equals + 1)), {{whole->what, whole->unit, 1}}};
-    if (whole->what != What::OutOfMemory && pattern.regex.mark_count() == 0)
+    if (whole->what != What::OutOfMemory && pattern.regex->NumberOfCapturingGroups() == 0)
       throw InputError("--read: \"" + text +
                        "\" has no group: put what is to be read in parentheses");
     return pattern;
@@ -155,28 +158,36 @@ void OutputReader::read_line() {
   tail_ += line_ + "\n";
   if (tail_.size() > 2 * kMostOfTail) tail_.erase(0, tail_.size() - kMostOfTail);
   for (const OutputPattern& pattern : patterns_) {
-    for (std::sregex_iterator match(line_.begin(), line_.end(), pattern.regex), end; match != end;
-         ++match) {
+    std::vector<re2::StringPiece> groups(
+        static_cast<std::size_t>(pattern.regex->NumberOfCapturingGroups()) + 1);
+    for (std::size_t from = 0; from <= line_.size();) {
+      if (!pattern.regex->Match(line_, from, line_.size(), re2::RE2::UNANCHORED, groups.data(),
+                                static_cast<int>(groups.size())))
+        break;
       for (const OutputGroup& group : pattern.groups) {
-        if (group.what == What::OutOfMemory) {
-          says_out_of_memory_ = true;
-          continue;
-        }
-        const std::string number = (*match)[static_cast<std::size_t>(group.group)];
-        char* rest = nullptr;
-        const double value = std::strtod(number.c_str(), &rest) * group.unit;
-        if (rest == number.c_str() || !(value >= 1)) continue;
-        if (group.what == What::Step && value <= static_cast<double>(kMostNanoseconds))
-          steps_.push_back(value);
-        if (group.what == What::Peak && value <= static_cast<double>(kMostBytes))
-          peak_ = std::max(peak_, value);
+        says_out_of_memory_ = says_out_of_memory_ || group.what == What::OutOfMemory;
+        if (group.what == What::OutOfMemory) continue;
+        const re2::StringPiece number = groups[static_cast<std::size_t>(group.group)];
+        take(group, std::string(number.data(), number.size()));
       }
+      const auto end = static_cast<std::size_t>(groups[0].data() - line_.data()) + groups[0].size();
+      from = std::max(end, from + 1);  // a match may be empty
     }
   }
   const std::string small = lower_case(line_);
   for (const std::string_view words : kOutOfMemory)
     says_out_of_memory_ = says_out_of_memory_ || small.find(words) != small.npos;
   line_.clear();
+}
+
+void OutputReader::take(const OutputGroup& group, const std::string& number) {
+  char* rest = nullptr;
+  const double value = std::strtod(number.c_str(), &rest) * group.unit;
+  if (rest == number.c_str() || !(value >= 1)) return;
+  if (group.what == What::Step && value <= static_cast<double>(kMostNanoseconds))
+    steps_.push_back(value);
+  if (group.what == What::Peak && value <= static_cast<double>(kMostBytes))
+    peak_ = std::max(peak_, value);
 }
 
 OutputReading OutputReader::finish() {

@@ -1,13 +1,17 @@
 // Reads step times and peaks of memory out of what a training prints.
 #pragma once
 
+#include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/units.hpp"
+
+namespace re2 {
+class RE2;
+}  // namespace re2
 
 namespace pipewright::tools {
 
@@ -19,15 +23,15 @@ struct OutputGroup {
   int group = 0;    // its number; of OutOfMemory any
 };
 struct OutputPattern {
-  std::regex regex;
+  std::shared_ptr<const re2::RE2> regex;
   std::vector<OutputGroup> groups;
 };
 
 /// "step_ms=iteration \(ms\): ([0-9.]+)", whose first group is meant, or a regular expression
-/// (ECMAScript's) with groups that have such names: "(?<step_ms>[0-9.]+) ms, (?<peak_gib>…) GiB".
+/// (RE2's) with groups that have such names: "(?<step_ms>[0-9.]+) ms, (?<peak_gib>…) GiB".
 /// Names: step_s, step_ms, step_us, step_ns; peak_bytes, peak_kib, peak_mib, peak_gib, peak_kb,
 /// peak_mb, peak_gb; out_of_memory, which needs no group. Throws InputError.
-OutputPattern read_output_pattern(const std::string& text);
+OutputPattern read_output_pattern(const std::string& number);
 
 /// What has been read of a run.
 struct OutputReading {
@@ -37,7 +41,7 @@ struct OutputReading {
   bool says_out_of_memory = false;  // by a pattern, or as PyTorch, CUDA and others say it
 };
 
-/// Of one run. Lines are read whole, up to a length that regular expressions stand.
+/// Of one run. Lines are read whole, up to 8 KiB.
 class OutputReader {
  public:
   explicit OutputReader(const std::vector<OutputPattern>& patterns) : patterns_(patterns) {}
@@ -50,6 +54,7 @@ class OutputReader {
 
  private:
   void read_line();
+  void take(const OutputGroup& group, const std::string& text);
 
   const std::vector<OutputPattern>& patterns_;
   std::string line_, tail_;

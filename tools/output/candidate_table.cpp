@@ -71,6 +71,8 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   };
   add(parallel.context > 1, "cp " + std::to_string(parallel.context));
   add(parallel.experts > 1, "ep " + std::to_string(parallel.experts));
+  add(parallel.expert_tensor() != parallel.tensor,
+      "etp " + std::to_string(parallel.expert_tensor()));
   add(parallel.zero > 0 && parallel.data > 1, "ZeRO " + std::to_string(parallel.zero));
   add(parallel.sequence_parallel, "sp");
   add(parallel.recompute.by_stage, by_stage_text(parallel.recompute.of_stage));

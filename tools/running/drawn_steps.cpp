@@ -61,7 +61,8 @@ std::optional<Distribution> drawn_steps(const Arguments& arguments, const Subjec
   std::vector<std::int64_t> steps;
   for (std::int64_t k = 0; k < *samples; ++k) {
     const auto drawn = durations.draw(seed + static_cast<std::uint64_t>(k));
-    steps.push_back(sim::simulate(subject.program, subject.costs, drawn).timeline.makespan_ns);
+    steps.push_back(
+        sim::simulate(subject.program, subject.costs, {.compute_ns = drawn}).timeline.makespan_ns);
   }
   return distribution_of(std::move(steps));
 }

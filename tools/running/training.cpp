@@ -179,7 +179,10 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
   training.optimizer.clip_grad_norm = plan.training.clip_grad_norm;
   training.options.numerics = request.numerics;
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
-  training.options.ranks.rows = !request.forward && plan.division().rows;
+  if (!request.forward) {
+    training.options.ranks.rows = plan.division().rows;
+    training.options.ranks.fold = plan.division().fold;
+  }
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
   const std::optional<exec::Checkpoint> start = load_checkpoint(request, session);

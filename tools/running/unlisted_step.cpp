@@ -18,7 +18,8 @@ constexpr double kBytesOfInstruction = 40;
 
 /// The flag that asks for every action; nullptr: none does.
 const char* lists_actions(const Arguments& arguments) {
-  for (const char* flag : {"--trace", "--svg", "--html", "--emit-order"}) {
+  for (const char* flag :
+       {"--trace", "--svg", "--html", "--emit-order", "--what-if", "--suppose"}) {
     if (arguments.has(flag)) return flag;
   }
   return nullptr;

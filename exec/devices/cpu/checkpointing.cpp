@@ -8,8 +8,10 @@
 #include "core/base/error.hpp"
 #include "core/model/difference.hpp"
 #include "core/order/devices.hpp"
+#include "core/plan/rank_axes.hpp"
 #include "exec/devices/cpu/divided_arrays.hpp"
 #include "exec/devices/cpu/host_ops.hpp"
+#include "exec/devices/cpu/training_fit.hpp"
 #include "exec/layers/parameters.hpp"
 #include "exec/layers/tied_head.hpp"
 
@@ -223,11 +225,11 @@ bool CheckpointSaver::owns(RankId rank, StageId stage) const {
   return true;
 }
 
-/// Those that divide its stages along the axis, and it.
-std::vector<RankId> CheckpointSaver::block_of(RankId rank, std::string_view name) const {
-  const MeshAxis* const axis = axis_of(program_.devices, name);
-  if (axis == nullptr) return {rank};
-  return ranks_along(program_.devices, *axis, rank);
+/// Those that are the group with it.
+std::vector<RankId> CheckpointSaver::block_of(RankId rank, std::string_view group) const {
+  const auto span = span_of(program_.devices, group);
+  if (!span) return {rank};
+  return ranks_in(*span, rank);
 }
 
 /// All ranks that divide a stage write at the same time where they are processes: they meet at each
@@ -236,7 +238,8 @@ CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, 
                                            const std::vector<const Device*>& devices) const {
   CheckpointPartWriter writer(folder, static_cast<int>(rank.value), training_.save->watch);
   const std::vector<RankId> along_tp = block_of(rank, kTensorAxis);
-  const std::vector<RankId> along_ep = block_of(rank, kExpertAxis);
+  const std::vector<RankId> along_ep =
+      block_of(rank, expert_group_name(division_of(program_, training_)));
   const Device& device = *devices[static_cast<std::size_t>(rank.value)];
   for (const StageId id : program_.placement.stages_of(rank)) {
     const std::vector<StateView> state = device.stage(id)->state();

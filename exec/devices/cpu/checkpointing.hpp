@@ -46,7 +46,7 @@ class CheckpointSaver {
   std::vector<CheckpointPart> write_parts(const std::filesystem::path& folder,
                                           const std::vector<const Device*>& devices) const;
   bool owns(RankId rank, StageId stage) const;
-  std::vector<RankId> block_of(RankId rank, std::string_view axis) const;
+  std::vector<RankId> block_of(RankId rank, std::string_view group) const;
   CheckpointPart write_part(const std::filesystem::path& folder, RankId rank,
                             const std::vector<const Device*>& devices) const;
   /// Updates of the weights so far; the number has to be the same in every stage.

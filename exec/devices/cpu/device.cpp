@@ -19,7 +19,8 @@ Device::Device(const Program& program, const Training& training, RankId rank, Tr
       training_(training),
       rank_(rank),
       versions_(program.asynchronous ? cells_of(program, rank) : std::vector<Cell>()),
-      sums_(program, rank, transport, training.optimizer.clip_grad_norm),
+      sums_(program, rank, transport, training.optimizer.clip_grad_norm,
+            training.options.ranks.experts_differ_along_context()),
       stages_(program, rank),
       messages_{[this](Flow flow, int from, int of) { return fetch(flow, from, of); },
                 [this](Flow flow, int from, int of, std::vector<float> made) {
@@ -193,7 +194,8 @@ std::vector<ShardPlace> Device::places_of(const Collective& collective) const {
   std::vector<ShardPlace> places;
   std::map<int, std::size_t> holders;  // by which experts they hold
   for (const Collective::Member& member : collective.members) {
-    const int experts = coordinate_of(program_.devices, kExpertAxis, member.rank);
+    const int experts = place_of_experts(program_.devices, member.rank,
+                                         training_.options.ranks.experts_differ_along_context());
     places.push_back({.of_all = {places.size(), collective.members.size()},
                       .of_experts = {holders[experts]++, 0},
                       .experts = experts});

@@ -300,9 +300,8 @@ void HostOps::count_choices_of_chunks(const RouterShape& shape, const Routes& ro
   exec::count_choices_of_chunks(shape, routes, counts);
 }
 
-void HostOps::sum_choices(const RouterShape& shape, const float* counts, float* earlier,
-                          float* all) {
-  exec::sum_choices(shape, counts, earlier, all);
+void HostOps::sum_choices(const RouterShape& shape, const float* counts, const ChoiceSums& sums) {
+  exec::sum_choices(shape, counts, sums);
 }
 
 void HostOps::route_backward(const RouterShape& shape, float share, const float* logits,

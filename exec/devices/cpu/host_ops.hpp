@@ -130,8 +130,7 @@ class HostOps final : public TensorOps,
   void count_choices(const RouterShape& shape, const Routes& routes, float* counts) override;
   void count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
                                float* counts) override;
-  void sum_choices(const RouterShape& shape, const float* counts, float* earlier,
-                   float* all) override;
+  void sum_choices(const RouterShape& shape, const float* counts, const ChoiceSums& sums) override;
   void route_backward(const RouterShape& shape, float share, const float* logits,
                       const float* weights, const Routes& routes, const float* choices,
                       const float* dweights, float* dlogits) override;

@@ -102,7 +102,7 @@ CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   if (training.options.numerics == Numerics::Fast)  // on the virtual clock ranks take turns
     require_blas_memory(is_virtual ? 1 : transport.local_ranks().size());
   std::mutex turn;
-  auto groups = groups_of_ranks(program, transport, group_of);
+  auto groups = groups_of_ranks(program, division_of(program, training), transport, group_of);
   std::optional<Evaluation> evaluation;
   if (training.mode != RunMode::Train)
     evaluation.emplace(*training.model, training.mode, program.micro_batches, training.outputs);

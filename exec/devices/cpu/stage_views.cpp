@@ -127,15 +127,12 @@ std::vector<ParameterView> StageViews::replica(std::size_t n) {
   return all;
 }
 
-/// Ranks of a stage at these places: the same part of what ranks divide, and of experts the same.
-bool StageViews::hold_parts_of_one(const ParameterView& view, std::size_t a, std::size_t b) const {
-  const auto of_block = [&](std::size_t place) {
-    return RankId(static_cast<std::int64_t>(place % parts_));
+/// Whether ranks of a stage at these places have another place along tp.
+bool StageViews::differ_along_tp(std::size_t a, std::size_t b) const {
+  const auto place = [&](std::size_t rank) {
+    return coordinate_of(devices_, kTensorAxis, RankId(static_cast<std::int64_t>(rank % parts_)));
   };
-  const auto are_same = [&](std::string_view axis) {
-    return coordinate_of(devices_, axis, of_block(a)) == coordinate_of(devices_, axis, of_block(b));
-  };
-  return are_same(kTensorAxis) && (!view.is_of_experts || are_same(kExpertAxis));
+  return place(a) != place(b);
 }
 
 /// Those of the rank at this place, with the parts that the replicas of its group have.
@@ -150,8 +147,8 @@ StageViews::Views StageViews::joined(std::span<const Views> of_stage, std::size_
     AlignedFloats& whole =
         *whole_.emplace_back(std::make_unique<AlignedFloats>(view.elements, 0.0F));
     for (std::size_t r = begin; r < begin + ranks; ++r) {
-      if (!hold_parts_of_one(view, r, at)) continue;
       const ParameterView& part = of_stage[r][parameter];
+      if (differ_along_tp(r, at) || part.slice != view.slice) continue;
       std::copy((part.*array).begin(), (part.*array).end(),
                 whole.begin() + static_cast<std::ptrdiff_t>(part.*first));
     }

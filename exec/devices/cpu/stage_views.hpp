@@ -36,7 +36,7 @@ class StageViews {
   void put_together(std::span<const Views> parts, Views& all);
   Views joined(std::span<const Views> of_stage, std::size_t at);
 
-  bool hold_parts_of_one(const ParameterView& view, std::size_t a, std::size_t b) const;
+  bool differ_along_tp(std::size_t a, std::size_t b) const;
 
   const std::vector<MeshAxis>& devices_;
   const std::size_t parts_;   // ranks that divide a replica of a stage

@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/context_split.hpp"
+#include "core/model/expert_fold.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/order/devices.hpp"
 #include "core/order/forward_order.hpp"
@@ -38,7 +39,8 @@ void require_sizes(const Program& program, const Training& training) {
   }
 }
 
-/// Replicas that share out what they keep, in groups, have all experts in each.
+/// Replicas that share out what they keep, in groups, have all experts in each; `experts` hold all
+/// together.
 void require_whole_groups(const Program& program, int experts) {
   for (const Collective& one : program.collectives) {
     const auto replicas = static_cast<int>(one.members.size());
@@ -69,6 +71,7 @@ void require_division(const Program& program, const Training& training) {
   if (parts * experts * context != devices_of_rank(program.devices))
     refuse_training("only the devices along tp, cp and ep divide layers so far");
   if (parts * experts * context == 1) return;
+  const StageDivision ranks = division_of(program, training);
   const std::string axis = parts > 1 ? "tp" : context > 1 ? "cp" : "ep";
   if (program.asynchronous)
     refuse_training("an asynchronous schedule cannot divide its layers (" + axis + ") so far");
@@ -81,10 +84,10 @@ void require_division(const Program& program, const Training& training) {
         "a stage of the loss alone cannot be divided (tp): it needs the whole output of the last "
         "layer; put that layer into it");
   for (const std::string& fault :
-       {tensor_fault(*training.model, parts), expert_fault(*training.model, experts),
-        context_fault(*training.model, division_of(program, training))})
+       {tensor_fault(*training.model, parts), expert_fault(*training.model, ranks),
+        context_fault(*training.model, ranks)})
     if (!fault.empty()) refuse_training(fault);
-  require_whole_groups(program, experts);
+  require_whole_groups(program, ranks.expert_replicas());
 }
 
 void require_layers(const Training& training) {
@@ -283,7 +286,8 @@ void require_ties(const Program& program, const Training& training) {
 
 StageDivision division_of(const Program& program, const Training& training) {
   return {size_along(program.devices, kTensorAxis), size_along(program.devices, kExpertAxis),
-          training.options.ranks.rows, size_along(program.devices, kContextAxis)};
+          training.options.ranks.rows, size_along(program.devices, kContextAxis),
+          training.options.ranks.fold};
 }
 
 void require_fit(const Program& program, const Training& training) {

@@ -177,6 +177,34 @@ TEST(DividedCheckpoints, AnyDivisionOfSequencesAndExpertsGoesOnFromAnyOther) {
   expect_any_goes_on(divisions, divisible_deepseek({{"sequence", 8}}));
 }
 
+TEST(DividedCheckpoints, AnyDivisionOfFoldedExpertsGoesOnFromAnyOther) {
+  constexpr ExpertFold kTensor = ExpertFold::Tensor, kBoth = ExpertFold::TensorAndContext;
+  const std::vector<Division> divisions = {
+      {"tp 2, ep 2", 1, {.rows = true, .fold = kTensor}},
+      {"one rank", 1, {.tensor = 1}},
+      {"tp 2, dp 2, ep 4", 1, {.experts = 2, .rows = true, .fold = kTensor}},
+      {"pp 2, tp 4, ep 4", 2, {.tensor = 4, .rows = true, .fold = kTensor}},
+      {"ep 4", 1, {.tensor = 1, .experts = 4}},
+      {"cp 2, tp 2, ep 4", 1, {.rows = true, .context = 2, .fold = kBoth}},
+      {"cp 2, tp 2, ep 2, ZeRO 1",
+       1,
+       {.sharded = true, .rows = true, .context = 2, .fold = kTensor}},
+      {"tp 2, dp 4, ep 4, ZeRO 3",
+       1,
+       {.replicas = 2, .sharded = true, .zero = 3, .experts = 2, .rows = true, .fold = kTensor}},
+      {"cp 2, tp 2, dp 2, ep 4, ZeRO 2 in groups",
+       1,
+       {.replicas = 2,
+        .sharded = true,
+        .zero = 2,
+        .groups = 2,
+        .rows = true,
+        .context = 2,
+        .fold = kBoth}},
+  };
+  expect_any_goes_on(divisions, divisible_deepseek({{"sequence", 8}}));
+}
+
 TEST(DividedCheckpoints, AreTheFilesOfATrainingThatIsNotDivided) {
   const Model model = divisible_model();
   std::vector<std::string> parts;

@@ -78,8 +78,9 @@ struct Layout {
   int groups = 1;     // of replicas, where it is sharded
   bool rows = false;  // sequence parallelism
   int context = 1;    // ranks that have a part of every sequence each
+  ExpertFold fold = ExpertFold::None;
 
-  StageDivision division() const { return {tensor, experts, rows, context}; }
+  StageDivision division() const { return {tensor, experts, rows, context, fold}; }
 };
 
 /// The pipeline's order, with the parts that the model's layers have in these numerics, for all
@@ -114,6 +115,7 @@ struct DividedSetting : Setting {
     training.options.numerics = numerics;
     training.options.recompute = layout.recompute;
     training.options.ranks.rows = layout.rows;
+    training.options.ranks.fold = layout.fold;
     training.optimizer.clip_grad_norm = 0.5;
     data = exec::make_data(
         model, {.samples = kMicroBatchSize, .micro_batches = training.micro_batches, .seed = 7},

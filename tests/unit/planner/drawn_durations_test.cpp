@@ -53,7 +53,7 @@ TEST(DrawnDurations, OfMeasurementsThatAllAgreeAreTheCosts) {
     const Setting setting(schedule, 0);
     const auto drawn = setting.durations().draw(7);
     const sim::Result expected = sim::simulate(setting.program, setting.costs);
-    const sim::Result found = sim::simulate(setting.program, setting.costs, drawn);
+    const sim::Result found = sim::simulate(setting.program, setting.costs, {.compute_ns = drawn});
     EXPECT_EQ(found.timeline.start, expected.timeline.start) << schedule;
     EXPECT_EQ(found.timeline.end, expected.timeline.end) << schedule;
   }

@@ -127,6 +127,9 @@ TEST(Megatron, AnArchitectureIsWrittenWithItsExpertsAndItsAttention) {
   EXPECT_EQ(flags.at("--qk-pos-emb-head-dim"), "64");
   EXPECT_EQ(flags.at("--tensor-model-parallel-size"), "2");
   EXPECT_EQ(flags.at("--expert-model-parallel-size"), "2");
+  EXPECT_EQ(flags.count("--expert-tensor-parallel-size"), 0U) << "its default is tp";
+  plan.expert_tensor_parallel = 1;
+  EXPECT_EQ(megatron(plan).at("--expert-tensor-parallel-size"), "1");
   EXPECT_EQ(flags.count("--sequence-parallel"), 1U);
   EXPECT_EQ(flags.count("--multi-latent-attention"), 1U);
   EXPECT_EQ(flags.count("--num-query-groups"), 0U);

@@ -178,6 +178,21 @@ TEST(SpmdComplete, WritesAFileThatCompletesToItself) {
   EXPECT_EQ(Json::parse(again.out).at("graph"), file);
 }
 
+TEST(SpmdPlace, AnswersAsTheSchemaSays) {
+  const Folder folder;
+  folder.write("graph.json", kGraph);
+  const SchemaSet schemas(std::string(PIPEWRIGHT_SOURCE_DIR) + "/docs/schemas");
+  for (const auto& [flags, verdict] :
+       {std::pair{"", "optimal"}, std::pair{" --explain x", "optimal"},
+        std::pair{" --memory 1", "infeasible"}}) {
+    const auto result = pipewright(std::string("spmd place graph.json --json") + flags, folder);
+    const Json document = Json::parse(result.out);
+    EXPECT_EQ(document.at("placement").at("verdict"), verdict) << flags;
+    for (const std::string& problem : schemas.problems("result", document))
+      ADD_FAILURE() << flags << ": " << problem;
+  }
+}
+
 TEST(SpmdComplete, ExplainsATensor) {
   const Folder folder;
   folder.write("graph.json", kGraph);

@@ -76,6 +76,14 @@ TEST(OutputReader, KnowsGroupsByTheirNames) {
   }
 }
 
+/// By trying one way after another it would take 2^8000 of them.
+TEST(OutputReader, TakesNoLongerThanALineIsLong) {
+  const std::string line = std::string(8000, '1') + " s\n";
+  EXPECT_FALSE(reading_of({"step_s=((1*)*)*x"}, line).step);
+  EXPECT_TRUE(reading_of({"step_s=^.*(1) s$"}, line).step);
+  EXPECT_THROW((void)read_output_pattern("step_s=(1)(?= s)"), InputError);
+}
+
 TEST(OutputReader, HearsOfMemoryAndSkipsWhatIsNoTime) {
   const std::vector<std::string> step{"step_s=t ([^ ]+)"};
   EXPECT_TRUE(reading_of(step, "torch.OutOfMemoryError: CUDA").says_out_of_memory);

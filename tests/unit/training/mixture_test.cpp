@@ -144,10 +144,12 @@ TEST(Router, RanksWithPartsOfSequencesDropWhomASingleOneDrops) {
   std::vector<Routed> ranks;
   Floats counts;
   for (int r = 0; r < kRanks; ++r) {
-    const RouterShape shape{kAll / kRanks, choice, {r, kRanks}, 2};
+    const ContextPlace place{r, kRanks};
+    const RouterShape shape{
+        kAll / kRanks, choice, {.samples = 2, .sequence = kSequence / kRanks, .context = place}};
     Floats own;
     for (int i = 0; i < shape.rows; ++i) {
-      const auto row = row_of_all(shape.place, kSequence / kRanks, i);
+      const auto row = row_of_all(place, kSequence / kRanks, i);
       own.insert(own.end(), logits.begin() + row * kExperts, logits.begin() + (row + 1) * kExperts);
     }
     Floats of_chunks(index_of(shape.runs()));
@@ -158,12 +160,14 @@ TEST(Router, RanksWithPartsOfSequencesDropWhomASingleOneDrops) {
   Floats expected(kExperts, 0);
   count_choices(whole.shape, whole.routes, expected.data());
   for (Routed& rank : ranks) {
-    Floats earlier(index_of(rank.shape.runs())), all(kExperts);
-    sum_choices(rank.shape, counts.data(), earlier.data(), all.data());
+    Floats earlier(index_of(rank.shape.runs())), all(kExperts), own(kExperts), chosen(kExperts);
+    sum_choices(rank.shape, counts.data(), {earlier.data(), all.data(), own.data()});
     EXPECT_EQ(all, expected);
+    count_choices(rank.shape, rank.routes, chosen.data());
+    EXPECT_EQ(own, chosen) << "there is no other rank of its place along cp";
     place_rows(rank.shape, earlier.data(), rank.routes);
     for (int i = 0; i < rank.shape.rows; ++i) {
-      const auto row = row_of_all(rank.shape.place, kSequence / kRanks, i);
+      const auto row = row_of_all(rank.shape.place.context, kSequence / kRanks, i);
       for (int k = 0; k < 2; ++k) {
         const int place = rank.routes.place[2 * i + k];
         EXPECT_EQ(place == Routes::kDropped, whole.routes.place[2 * row + k] == Routes::kDropped);

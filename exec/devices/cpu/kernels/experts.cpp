@@ -206,18 +206,19 @@ void count_choices_of_chunks(const RouterShape& shape, const Routes& routes, flo
     counts[static_cast<int>(i / of_chunk) * shape.choice.experts + routes.expert[i]] += 1.0F;
 }
 
-void sum_choices(const RouterShape& shape, const float* counts, float* earlier, float* all) {
-  const int experts = shape.choice.experts, parts = shape.place.parts;
-  std::fill_n(all, experts, 0.0F);
-  for (int sample = 0; sample < shape.samples; ++sample) {
-    for (int chunk = 0; chunk < shape.place.chunks(); ++chunk) {
-      const int member = holder_of_chunk(chunk, parts);
-      const int own = 2 * sample + which_of_holder(chunk, parts);
-      if (member == shape.place.index) std::copy_n(all, experts, earlier + offset(own, experts));
-      add_to(static_cast<std::size_t>(experts),
-             counts + offset(std::int64_t{member} * shape.chunks() + own, experts), all);
-    }
-  }
+void sum_choices(const RouterShape& shape, const float* counts, const ChoiceSums& sums) {
+  const int experts = shape.choice.experts;
+  std::fill_n(sums.all, experts, 0.0F);
+  std::fill_n(sums.own, experts, 0.0F);
+  for_each_stretch(shape.place, [&](int member, int stretch) {
+    const float* const chosen =
+        counts + offset(std::int64_t{member} * shape.chunks() + stretch, experts);
+    if (member == shape.place.index())
+      std::copy_n(sums.all, experts, sums.earlier + offset(stretch, experts));
+    add_to(static_cast<std::size_t>(experts), chosen, sums.all);
+    if (member / shape.place.tensor_parts == shape.place.context.index)
+      add_to(static_cast<std::size_t>(experts), chosen, sums.own);
+  });
 }
 
 // The load-balancing loss b · E · sum f · P has dP = b · E · f / rows, the z-loss
