@@ -187,9 +187,14 @@ struct StagePieces {
 
 /// The pieces as parts whose weights are nanoseconds and, of computations, as many together as
 /// `time` leaves them, which is then lessened by the calls; nullopt where there is no call, or no
-/// nanosecond for each computation.
-std::optional<ActionParts> parts_of_action(StageId stage, ActionKind kind, const PieceList& pieces,
+/// nanosecond for each computation. A call that is wholly beside computations has no part: without
+/// a weight of its own it would take what its message does.
+std::optional<ActionParts> parts_of_action(StageId stage, ActionKind kind, PieceList pieces,
                                            double scale, Nanoseconds& time) {
+  const auto weight = [&](const Piece& piece) { return std::llround(piece.seconds * scale * 1e9); };
+  std::erase_if(pieces, [&](const Piece& piece) {
+    return piece.call.kind != ActionKind::Part && weight(piece) == 0;
+  });
   ActionParts action{stage, kind, {}};
   action.parts.reserve(pieces.size());
   double seconds = 0;
@@ -199,7 +204,7 @@ std::optional<ActionParts> parts_of_action(StageId stage, ActionKind kind, const
     if (part.is_computation()) {
       seconds += piece.seconds;
     } else {
-      part.weight = std::llround(piece.seconds * scale * 1e9);
+      part.weight = weight(piece);
       left -= part.weight;
     }
   }

@@ -50,6 +50,14 @@ void refuse_for_megatron(const PlanFacts& facts, const Plan& plan, ExportedPlan&
                               std::to_string(facts.zero) +
                               ") only without a pipeline; take sharding stage 1");
   }
+  // megatron/core/parallel_state.py, whose ranks of experts then have as many replicas as others.
+  if (plan.mesh.has_pipeline_inside_data() && facts.context != facts.experts) {
+    result.refusals.push_back(
+        "Megatron-LM puts replicas outermost only with as many expert parallel ranks as context "
+        "parallel ones; the plan has cp " +
+        std::to_string(facts.context) + " and ep " + std::to_string(facts.experts) +
+        ", tune with rank_order tp-cp-dp-pp");
+  }
   for (const StageBlocks& stage : facts.stages) {
     if (stage.embedding || stage.head || stage.blocks > 0) continue;
     result.refusals.push_back("Megatron-LM hangs where a stage of the layout is empty");
@@ -173,18 +181,13 @@ void note_what_is_missing(const PlanFacts& facts, const TrainingSpec& training,
 }
 
 /// Where Megatron-LM puts ranks otherwise than the mesh does.
-void place_ranks(const PlanFacts& facts, const Plan& plan, MegatronFlags& flags,
-                 ExportedPlan& result) {
-  bool in_order = true, pipeline_seen = false, data_outside = false;
+void place_ranks(const Plan& plan, MegatronFlags& flags, ExportedPlan& result) {
+  bool in_order = true;
   for (std::size_t k = 0; k < plan.mesh.devices.size(); ++k) {
     in_order = in_order && plan.mesh.devices[k] == static_cast<int>(k);
   }
-  for (const std::string& dim : plan.mesh.dim_names) {
-    if (dim == "dp") data_outside = !pipeline_seen;
-    if (dim == "pp") pipeline_seen = true;
-  }
   // Its own order varies tp, cp, ep, dp, pp, the first fastest; this flag makes it tp, pp, dp.
-  if (data_outside && facts.data > 1 && facts.pipeline > 1) flags.add("use-tp-pp-dp-mapping");
+  if (plan.mesh.has_pipeline_inside_data()) flags.add("use-tp-pp-dp-mapping");
   if (in_order) return;
   result.notes.push_back(
       "the plan puts ranks on devices in an order of its own, which Megatron-LM has no flag for: "
@@ -200,7 +203,7 @@ ExportedPlan export_megatron(const Plan& plan) {
   if (!result.refusals.empty()) return result;
   MegatronFlags parallel, training, model;
   add_parallelism(facts, plan, parallel);
-  place_ranks(facts, plan, parallel, result);
+  place_ranks(plan, parallel, result);
   add_megatron_training(facts, plan, training);
   add_model(*facts.model, model);
   result.notes.push_back("the vocabulary comes from Megatron-LM's tokenizer; the plan counts " +
@@ -211,7 +214,7 @@ ExportedPlan export_megatron(const Plan& plan) {
         "gradients are reduced after the last micro-batch; --overlap-grad-reduce and "
         "--overlap-param-gather may be added");
   }
-  result.text = "# MegatronFlags of Megatron-LM core 0.16 for " + std::to_string(facts.devices()) +
+  result.text = "# Flags of Megatron-LM core 0.16 for " + std::to_string(facts.devices()) +
                 " devices: source this file, then\n#   torchrun ... pretrain_gpt.py "
                 "\"${PARALLEL_ARGS[@]}\" \"${TRAINING_ARGS[@]}\" \"${MODEL_ARGS[@]}\"\n";
   for (const std::string& note : result.notes) result.text += "# " + note + "\n";

@@ -45,6 +45,13 @@ void refuse_for_torchtitan(const PlanFacts& facts, const Plan& plan, ExportedPla
         "rank s mod the ranks; the plan's schedule " +
         facts.schedule + " puts stages elsewhere");
   }
+  // torchtitan/distributed/parallel_dims.py: ep takes the place of tensor parallel ranks first.
+  if (facts.experts > 1 && facts.tensor > 1) {
+    result.refusals.push_back(
+        "torchtitan has every expert whole on one rank where ranks divide the experts, and the "
+        "plan divides each among " +
+        std::to_string(facts.tensor) + " too; take tp 1 or ep 1");
+  }
   if (plan.training.optimizer != "adamw") {
     result.refusals.push_back("torchtitan has Adam and AdamW; the plan's optimizer is " +
                               plan.training.optimizer);
@@ -165,6 +172,8 @@ void add_torchtitan_training(const PlanFacts& facts, const Plan& plan, Torchtita
   flags.add("training.local_batch_size", local);
   flags.add("training.global_batch_size", facts.global_batch);
   flags.add("training.seq_len", facts.model->sequence);
+  // Which it has on, and refuses with either.
+  if (facts.pipeline > 1 || facts.experts > 1) flags.text += "  --training.disable_cuda_graphs\n";
   if (plan.training.steps_given) flags.add("training.steps", plan.training.steps);
   if (plan.training.clip_grad_norm > 0)
     flags.add("training.max_norm", number_text(plan.training.clip_grad_norm));

@@ -193,6 +193,7 @@ const std::map<std::string, std::string>& torchtitan_fields() {
       {"--parallelism.fsdp_reshard_after_forward", "default always never"},
       {"--parallelism.tensor_parallel_degree", "n"},
       {"--parallelism.no-enable-sequence-parallel", "-"},
+      {"--training.disable_cuda_graphs", "-"},
       {"--parallelism.pipeline_parallel_degree", "n"},
       {"--parallelism.module_fqns_per_model_part", "l"},
       {"--parallelism.pipeline_parallel_schedule",

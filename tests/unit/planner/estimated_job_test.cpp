@@ -61,6 +61,19 @@ TEST(EstimatedJob, ValuesOfTheJobAreAllThatIsTried) {
   EXPECT_EQ(result.best->training.recompute.kind, RecomputeSpec::Kind::Full);
 }
 
+/// The plan's prediction would differ from the search's, which is a bug that search() looks for.
+TEST(EstimatedJob, MessagesThatHideBesideAttentionAreNoPartsOfAPlan) {
+  Job job = job_of("llama3-8b", "dgx-h100", 8, 32);
+  job.strategy.mp_degree = {"2"};
+  job.strategy.cp_degree = {"2"};
+  job.strategy.pp_degree = {"2"};
+  const SearchResult result = searched(job);
+  ASSERT_TRUE(result.best);
+  EXPECT_EQ(result.best->predicted.step, result.ranked.front().step);
+  for (const ActionParts& action : result.best->parts)
+    for (const Part& part : action.parts) EXPECT_GT(part.weight, 0);
+}
+
 TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
   Job biased = job_of("llama3-8b", "dgx-h100", 8, 64);
   biased.architecture->biases = true;

@@ -136,6 +136,12 @@ TEST(Megatron, AnArchitectureIsWrittenWithItsExpertsAndItsAttention) {
   // The pipeline is the outermost dimension of this mesh, as it is in Megatron-LM.
   EXPECT_EQ(flags.count("--use-tp-pp-dp-mapping"), 0U);
   EXPECT_EQ(flags.at("--pipeline-model-parallel-layout"), "Et*15|(t*16|)*2t*14L");
+  // Outside the pipeline it has replicas only where cp and ep are equal.
+  plan.mesh.dim_names = {"dp", "pp", "tp"};
+  plan.mesh.shape = {2, 4, 2};
+  EXPECT_NE(refusal_of(plan, "megatron").find("cp 1 and ep 2"), std::string::npos);
+  plan.expert_parallel = 1;
+  EXPECT_EQ(megatron(plan).count("--use-tp-pp-dp-mapping"), 1U);
   const auto llama = megatron(plan_of_architecture("llama3-70b", {40, 40}));
   EXPECT_EQ(llama.at("--num-query-groups"), "8");
   EXPECT_EQ(llama.count("--swiglu") + llama.count("--disable-bias-linear"), 2U);
@@ -264,6 +270,7 @@ TEST(Torchtitan, FlagsSayWhatThePlanSays) {
   EXPECT_EQ(values["parallelism.data_parallel_replicate_degree"], 1);
   EXPECT_EQ(values["parallelism.fsdp_reshard_after_forward"], "always");
   EXPECT_EQ(values["training.local_batch_size"], 16);
+  EXPECT_EQ(values.count("training.disable_cuda_graphs"), 1U);
   EXPECT_EQ(values["training.global_batch_size"], 32);
   EXPECT_EQ(values["activation_checkpoint"], "selective");
   EXPECT_EQ(values["parallelism.module_fqns_per_model_part"],
@@ -278,6 +285,16 @@ TEST(Torchtitan, WithoutAPipelineGradientsAccumulateOverSteps) {
   EXPECT_EQ(values["training.global_batch_size"], 32);
   EXPECT_EQ(values["parallelism.data_parallel_replicate_degree"], 2);
   EXPECT_EQ(values.count("parallelism.pipeline_parallel_schedule"), 0U);
+  EXPECT_EQ(values.count("training.disable_cuda_graphs"), 0U);
+}
+
+TEST(Torchtitan, HasExpertsWholeOnOneRank) {
+  Plan plan = plan_of_architecture("mixtral-8x7b", {16, 16});
+  plan.mesh = Mesh::grid(2, 4, 1, 1);
+  plan.expert_parallel = 4;
+  EXPECT_EQ(torchtitan(plan)["parallelism.expert_parallel_degree"], 4);
+  plan.mesh = Mesh::grid(2, 4, 1, 2);
+  EXPECT_NE(refusal_of(plan, "torchtitan").find("each among 2 too"), std::string::npos);
 }
 
 TEST(Torchtitan, AnOrderThatPyTorchHasNotIsLoadedFromItsCsv) {

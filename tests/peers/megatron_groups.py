@@ -1,0 +1,109 @@
+"""What `pipewright export --format megatron` writes, given to Megatron core 0.16: its own code makes the plan's groups of
+ranks, and puts the plan's layers where the plan has them. Exit status 77 (skipped) where it is missing.
+
+usage: megatron_groups.py PIPEWRIGHT
+"""
+
+import sys
+import tempfile
+
+from planned import SKIPPED, differences, exported, groups_of, plans, words_of
+
+
+def flags_of(text):
+    """{"--micro-batch-size": "1", "--bf16": True}"""
+    flags, last = {}, None
+    for word in words_of(text, "PARALLEL_ARGS", "TRAINING_ARGS", "MODEL_ARGS"):
+        if word.startswith("--"):
+            last = word
+        flags[last] = True if word == last else word
+    return flags
+
+
+def groups_by_megatron(flags, world):
+    """As megatron/training/initialize.py calls it, on every rank of so many, without their processes."""
+    import torch.distributed as dist
+    from megatron.core import parallel_state as state
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    names = {
+        "tp": state.get_tensor_model_parallel_group,
+        "cp": state.get_context_parallel_group,
+        "dp": state.get_data_parallel_group,
+        "pp": state.get_pipeline_model_parallel_group,
+        "dp-cp": lambda: state.get_data_parallel_group(with_context_parallel=True),
+        "ep": state.get_expert_model_parallel_group,
+        "edp": state.get_expert_data_parallel_group,
+        "expert tp": state.get_expert_tensor_parallel_group,
+    }
+    found = {name: set() for name in names}
+    for rank in range(world):
+        dist.init_process_group("fake", rank=rank, world_size=world, store=FakeStore())
+        state.initialize_model_parallel(
+            int(flags["--tensor-model-parallel-size"]),
+            int(flags["--pipeline-model-parallel-size"]),
+            context_parallel_size=int(flags.get("--context-parallel-size", 1)),
+            expert_model_parallel_size=int(flags.get("--expert-model-parallel-size", 1)),
+            order="tp-cp-ep-pp-dp" if "--use-tp-pp-dp-mapping" in flags else "tp-cp-ep-dp-pp",
+            create_gloo_process_groups=False,
+        )
+        for name, group in names.items():
+            found[name].add(tuple(sorted(dist.get_process_group_ranks(group()))))
+        state.destroy_model_parallel()
+        dist.destroy_process_group()
+    return found
+
+
+def stages_by_megatron(flags):
+    """Of each rank, of each of its chunks: (embeddings, blocks, heads)."""
+    from megatron.core.transformer.enums import LayerType
+    from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
+
+    ranks = int(flags["--pipeline-model-parallel-size"])
+    layout = PipelineParallelLayerLayout.from_str(flags["--pipeline-model-parallel-layout"], ranks)
+    kinds = (LayerType.embedding, LayerType.decoder, LayerType.loss)
+    return [[tuple(map(chunk.count, kinds)) for chunk in chunks] for chunks in layout.layout]
+
+
+def stages_of(plan):
+    last = plan["stages"][-1]["layers"][1] - 1
+    ranks = dict(zip(plan["mesh"]["dim_names"], plan["mesh"]["shape"]))["pp"]
+    found = [[] for _ in range(ranks)]
+    for stage in plan["stages"]:
+        layers = range(*stage["layers"])
+        ends = (int(0 in layers), int(last in layers))
+        found[stage["rank"]].append((ends[0], len(layers) - sum(ends), ends[1]))
+    return found
+
+
+def problem_of(plan, flags):
+    world = len(plan["mesh"]["devices"])
+    expected = groups_of(plan)
+    expected["expert tp"] = expected["tp"]
+    problem = differences(expected, groups_by_megatron(flags, world))
+    if problem or "--pipeline-model-parallel-layout" not in flags:
+        return problem
+    return differences({"stages": stages_of(plan)}, {"stages": stages_by_megatron(flags)})
+
+
+def main():
+    try:
+        import megatron.core
+    except ImportError as error:
+        print(f"skipped: Megatron core is not installed here ({error})")
+        return SKIPPED
+    if not megatron.core.__version__.startswith("0.16"):
+        print(f"skipped: this is Megatron core {megatron.core.__version__}, and the flags are of 0.16")
+        return SKIPPED
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, path, plan in plans(sys.argv[1], folder):
+            text, why = exported(sys.argv[1], path, "megatron")
+            problem = f"refused: {why}" if text is None else problem_of(plan, flags_of(text))
+            failed += problem is not None
+            print(f"{name}: {problem or 'the groups and the stages of the plan'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
