@@ -202,11 +202,12 @@ RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
 /// The estimate gives each replica the same routes without links, and has all that replicas tell
 /// one another in their updates: its collectives take no time. Two of them have these collectives.
 /// Replicas that are planned by layers are those of planner/bounds/layer_replicas.hpp, which lie
-/// differently in their nodes, with the times of all. Groups differ in whom they sum with.
+/// differently in their nodes, with the times of all. Groups differ in whom they sum with, which
+/// takes an estimate's no time: there one replica shows all.
 int replicas_that_show_all(const ConfigurationCosts& costs, const ParallelSetup& parallel,
                            const Plan& plan) {
   const int all = plan.program_replicas();
-  if (plan.sharding().groups > 1) return all;
+  if (plan.sharding().groups > 1) return costs.is_estimated() ? 1 : all;
   return std::min(all, costs.is_estimated() ? 2 : costs.simulated_replicas(parallel));
 }
 
