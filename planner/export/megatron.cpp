@@ -51,10 +51,11 @@ void refuse_for_megatron(const PlanFacts& facts, const Plan& plan, ExportedPlan&
                               ") only without a pipeline; take sharding stage 1");
   }
   // megatron/core/parallel_state.py, whose ranks of experts then have as many replicas as others.
-  if (plan.mesh.has_pipeline_inside_data() && facts.context != facts.experts) {
+  if (plan.mesh.has_pipeline_inside_data() &&
+      facts.tensor * facts.context != facts.expert_tensor * facts.experts) {
     result.refusals.push_back(
-        "Megatron-LM puts replicas outermost only with as many expert parallel ranks as context "
-        "parallel ones; the plan has cp " +
+        "Megatron-LM puts replicas outermost only where experts are divided among as many ranks as "
+        "the rest, tp * cp; the plan has cp " +
         std::to_string(facts.context) + " and ep " + std::to_string(facts.experts) +
         ", tune with rank_order tp-cp-dp-pp");
   }

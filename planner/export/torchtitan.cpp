@@ -46,11 +46,12 @@ void refuse_for_torchtitan(const PlanFacts& facts, const Plan& plan, ExportedPla
         facts.schedule + " puts stages elsewhere");
   }
   // torchtitan/distributed/parallel_dims.py: ep takes the place of tensor parallel ranks first.
-  if (facts.experts > 1 && facts.tensor > 1) {
+  if (facts.experts > 1 && facts.expert_tensor > 1) {
     result.refusals.push_back(
         "torchtitan has every expert whole on one rank where ranks divide the experts, and the "
         "plan divides each among " +
-        std::to_string(facts.tensor) + " too; take tp 1 or ep 1");
+        std::to_string(facts.expert_tensor) +
+        " too; tune with expert_tensor_parallel_size 1, or take tp 1");
   }
   if (plan.training.optimizer != "adamw") {
     result.refusals.push_back("torchtitan has Adam and AdamW; the plan's optimizer is " +
@@ -155,9 +156,6 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, TorchtitanFlags& 
     flags.text += "  --parallelism.no-enable-sequence-parallel\n";
   flags.add("parallelism.context_parallel_degree", facts.context);
   flags.add("parallelism.expert_parallel_degree", facts.experts);
-  // Its own default is 1.
-  if (facts.experts > 1 && facts.tensor > 1)
-    flags.add("parallelism.expert_tensor_parallel_degree", facts.expert_tensor);
 }
 
 std::string_view mode_of(LayerRecompute recompute) {

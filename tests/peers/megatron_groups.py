@@ -44,6 +44,7 @@ def groups_by_megatron(flags, world):
             int(flags["--pipeline-model-parallel-size"]),
             context_parallel_size=int(flags.get("--context-parallel-size", 1)),
             expert_model_parallel_size=int(flags.get("--expert-model-parallel-size", 1)),
+            expert_tensor_parallel_size=int(flags["--expert-tensor-parallel-size"]) if "--expert-tensor-parallel-size" in flags else None,
             order="tp-cp-ep-pp-dp" if "--use-tp-pp-dp-mapping" in flags else "tp-cp-ep-dp-pp",
             create_gloo_process_groups=False,
         )
@@ -78,9 +79,7 @@ def stages_of(plan):
 
 def problem_of(plan, flags):
     world = len(plan["mesh"]["devices"])
-    expected = groups_of(plan)
-    expected["expert tp"] = expected["tp"]
-    problem = differences(expected, groups_by_megatron(flags, world))
+    problem = differences(groups_of(plan), groups_by_megatron(flags, world))
     if problem or "--pipeline-model-parallel-layout" not in flags:
         return problem
     return differences({"stages": stages_of(plan)}, {"stages": stages_by_megatron(flags)})

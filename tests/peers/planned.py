@@ -27,6 +27,9 @@ JOBS = {
     "rows too": job("llama3-8b", 8, 32, mp_degree=4, pp_degree=2, use_sequence_parallel=True),
     "experts": job("mixtral-8x7b", 32, 64, pp_degree=4, ep_degree=4),
     "experts and contexts": job("mixtral-8x7b", 32, 64, pp_degree=2, cp_degree=2, ep_degree=8),
+    "whole experts": job(
+        *("mixtral-8x7b", 32, 64), pp_degree=2, mp_degree=2, ep_degree=4, expert_tensor_parallel_size=1, use_sequence_parallel=True
+    ),
     "divided experts": job("mixtral-8x7b", 32, 64, pp_degree=2, mp_degree=2, ep_degree=4),
 }
 
@@ -43,8 +46,8 @@ def plans(command, folder):
 
 
 def groups_of(plan):
-    """The ranks of each group, as docs/plan-format.md has them: {"tp": {(0, 1), ...}, ...}. "ep" and "edp" are those that
-    divide the experts and those that have the same; both "dp" and "cp" count as replicas there."""
+    """The ranks of each group, as docs/plan-format.md has them: {"tp": {(0, 1), ...}, ...}. "ep", "edp" and "expert tp" are
+    those that divide the experts, those that have the same ones and those that divide each."""
     mesh = plan["mesh"]
     sizes = dict(zip(mesh["dim_names"], mesh["shape"]))
     places = [dict(zip(sizes, place)) for place in itertools.product(*map(range, sizes.values()))]
@@ -57,10 +60,12 @@ def groups_of(plan):
         return [tuple(rank for _, rank in sorted(group)) for group in groups.values()]
 
     found = {axis: set(along(axis)) for axis in ("tp", "cp", "dp", "pp")}
-    replicas, experts = along("dp", "cp"), plan.get("expert_parallel", 1)
-    found["dp-cp"] = set(replicas)
-    found["ep"] = {group[at : at + experts] for group in replicas for at in range(0, len(group), experts)}
-    found["edp"] = {group[at::experts] for group in replicas for at in range(experts)}
+    found["dp-cp"] = set(along("dp", "cp"))
+    whole = plan.get("expert_tensor_parallel", 0) == 1
+    dealt, experts = along("dp", "cp", *(["tp"] if whole else [])), plan.get("expert_parallel", 1)
+    found["ep"] = {group[at : at + experts] for group in dealt for at in range(0, len(group), experts)}
+    found["edp"] = {group[at::experts] for group in dealt for at in range(experts)}
+    found["expert tp"] = {(rank,) for rank in range(len(places))} if whole else found["tp"]
     return {name: {tuple(sorted(group)) for group in groups} for name, groups in found.items()}
 
 

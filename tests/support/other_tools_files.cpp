@@ -202,8 +202,7 @@ const std::map<std::string, std::string>& torchtitan_fields() {
       {"--parallelism.pipeline_parallel_schedule_csv", "s"},
       {"--parallelism.pipeline_parallel_microbatch_size", "n"},
       {"--parallelism.context_parallel_degree", "n"},
-      {"--parallelism.expert_parallel_degree", "n"},
-      {"--parallelism.expert_tensor_parallel_degree", "n"}};
+      {"--parallelism.expert_parallel_degree", "n"}};
   return fields;
 }
 

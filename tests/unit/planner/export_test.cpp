@@ -136,12 +136,12 @@ TEST(Megatron, AnArchitectureIsWrittenWithItsExpertsAndItsAttention) {
   // The pipeline is the outermost dimension of this mesh, as it is in Megatron-LM.
   EXPECT_EQ(flags.count("--use-tp-pp-dp-mapping"), 0U);
   EXPECT_EQ(flags.at("--pipeline-model-parallel-layout"), "Et*15|(t*16|)*2t*14L");
-  // Outside the pipeline it has replicas only where cp and ep are equal.
+  // Outside the pipeline it has replicas only where experts are divided among tp * cp ranks.
   plan.mesh.dim_names = {"dp", "pp", "tp"};
   plan.mesh.shape = {2, 4, 2};
-  EXPECT_NE(refusal_of(plan, "megatron").find("cp 1 and ep 2"), std::string::npos);
-  plan.expert_parallel = 1;
   EXPECT_EQ(megatron(plan).count("--use-tp-pp-dp-mapping"), 1U);
+  plan.expert_tensor_parallel = 0;
+  EXPECT_NE(refusal_of(plan, "megatron").find("cp 1 and ep 2"), std::string::npos);
   const auto llama = megatron(plan_of_architecture("llama3-70b", {40, 40}));
   EXPECT_EQ(llama.at("--num-query-groups"), "8");
   EXPECT_EQ(llama.count("--swiglu") + llama.count("--disable-bias-linear"), 2U);
