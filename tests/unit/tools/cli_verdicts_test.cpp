@@ -151,6 +151,18 @@ TEST(Verdicts, APlanKeepsItsPolicyAndExportWarnsWhereStockPyTorchHangs) {
   EXPECT_EQ(pipewright("check o.csv", folder).status, 1);
 }
 
+TEST(Verdicts, AnInterleavedPlanIsNotJudgedByMegatronsOtherExchange) {
+  const Folder folder;
+  folder.write("job.json", R"({"schema": "pipewright.job/1", "model": "llama3-8b",
+    "cluster": {"preset": "dgx-h100", "devices": 16}, "global_batch": 64, "strategy": {
+      "pp_degree": 4, "mp_degree": 1, "schedule_mode": "Interleaved1F1B", "vpp_degree": 2}})");
+  ASSERT_EQ(pipewright("tune job.json -o plan.json", folder).status, 0);
+  EXPECT_NE(pipewright("check plan.json --preset megatron-batched", folder).status, 0);
+  const auto exported = pipewright("export plan.json --format megatron", folder);
+  EXPECT_EQ(exported.status, 0);
+  EXPECT_THAT(exported.err, Not(HasSubstr("does not end as stock Megatron-LM")));
+}
+
 TEST(Verdicts, TuneWritesThePolicyAndWarnsOfNothingWhereThePlanEndsEverywhere) {
   const Folder folder;
   ASSERT_EQ(write_small_job(folder).status, 0);
