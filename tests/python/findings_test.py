@@ -6,6 +6,7 @@ import os
 import unittest
 
 import pipewright
+from pipewright._core import torch_single_list
 
 FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "findings")
 GROUP, LAZY, EAGER, DIRECTIONS, EDGES = (
@@ -111,6 +112,13 @@ class Smallest(unittest.TestCase):
                     self.assertEqual(verdict(text, policy), "ok", text)
         print(f"{tried} orders, {fine} of which end on one communicator and on every other")
         self.assertGreater(fine, 20)
+
+    def test_pytorchs_own_batches_meet_batches(self):
+        for name, ranks in itertools.product(("Schedule1F1B", "ScheduleGPipe"), range(2, 9)):
+            for m in range(ranks, 2 * ranks + 3):
+                order = torch_single_list(name, ranks, m)
+                for policy in (GROUP, LAZY, EAGER, DIRECTIONS, EDGES):
+                    self.assertEqual(pipewright.check(order, policy=policy).verdict, "ok", f"{name} p={ranks} m={m} {policy}")
 
 
 if __name__ == "__main__":
