@@ -42,6 +42,15 @@ def problem_of(job, tasks):
     return None
 
 
+def refuses_numbers(job):
+    """docs/findings.md: why degrees are lists."""
+    try:
+        tasks_of({**job, "pp_degree": job["pp_degree"][0]})
+    except TypeError as error:
+        return "argument of type 'int' is not iterable" in str(error)
+    return False
+
+
 def main():
     command, example = sys.argv[1:3]
     try:
@@ -62,6 +71,7 @@ def main():
             problem = problem_of(job, tasks_of(json.loads(json.dumps(job))))
             failed += problem is not None
             print(f"{name}: {problem or 'one task, with the degrees of the plan'}")
+        failed += not refuses_numbers(job)
     return 1 if failed else 0
 
 

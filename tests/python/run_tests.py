@@ -9,6 +9,7 @@ SKIPPED = 77
 ALL = (
     "arrays",
     "errors",
+    "findings",
     "like_the_command",
     "plans",
     "documented",

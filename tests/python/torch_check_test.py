@@ -28,6 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 COMMAND = os.environ.get("PIPEWRIGHT_COMMAND")
 LISTS = os.path.join(HERE, "..", "..", "..", "shared", "golden", "pytorch", "lowered.json")
 PAGE = os.path.join(HERE, "..", "..", "docs", "pytorch-lists.md")
+FINDINGS = os.path.join(HERE, "..", "..", "examples", "findings")
 
 CLASSES = {
     "DualPipeV": schedules.ScheduleDualPipeV,
@@ -57,6 +58,10 @@ def presets_of(release):
     return [torch_preset(release, **group) for group in groups]
 
 
+def in_a_v(name):
+    return name in ("ZBVZeroBubble", "DualPipeV")
+
+
 class OneOfMany:
     """A process of a job whose others are not there: enough for a schedule object to be made."""
 
@@ -75,7 +80,7 @@ class OneOfMany:
 def schedule_of(entry):
     """PyTorch's own object, on rank 0."""
     p, v = entry["p"], entry["v"]
-    numbers = [0, 2 * p - 1] if entry["schedule"] in ("ZBVZeroBubble", "DualPipeV") else [p * k for k in range(v)]
+    numbers = [0, 2 * p - 1] if in_a_v(entry["schedule"]) else [p * k for k in range(v)]
     stages = [PipelineStage(torch.nn.Identity(), s, p * v, torch.device("cpu")) for s in numbers]
     options = entry["options"] if isinstance(entry["options"], dict) else {}
     made = CLASSES[entry["schedule"]](stages, entry["m"], loss_fn=lambda output, target: output, **options)
@@ -170,18 +175,72 @@ class Objects(unittest.TestCase):
             self.assertIn("_ScheduleForwardOnly", refusal(forward_only))
 
 
+# docs/findings.md: who is hit by defer_pp_recv.
+
+
+def mixed_up(name, p, m):
+    """Whether the schedule's deferred receives of one edge change places, as the page says by sizes."""
+    if name == "ZBVZeroBubble":
+        return m > p
+    if name == "DualPipeV":
+        return p > 2
+    return name == "InterleavedZeroBubble" and p == 2 and m > 2
+
+
+def deferred(name, p, m, v):
+    """PyTorch's list as an order; None where its class refuses the sizes."""
+    with OneOfMany(p):
+        try:
+            entry = {"schedule": name, "p": p, "m": m, "v": v, "options": {"defer_pp_recv": True}}
+            return pipewright.torch.lists.order_of(schedule_of(entry))
+        except ValueError as error:
+            assert "microbatches" in str(error), error
+            return None
+
+
+class Findings(unittest.TestCase):
+    def test_deferred_receives_change_places_in_these_sizes(self):
+        for name in CLASSES:
+            judged = []
+            for p in (2, 3, 4, 5, 6, 8):
+                for v in (2,) if in_a_v(name) else (2, 3):
+                    for m in range(1, 4 * p + 1):
+                        order = deferred(name, p, m, v)
+                        if order is None:
+                            continue
+                        verdict = pipewright.check(order, policy="torch-gloo").verdict
+                        self.assertEqual(verdict, "mismatch" if mixed_up(name, p, m) else "ok", f"{name} p={p} m={m} v={v}")
+                        judged.append(verdict)
+            print(f"{name}: {judged.count('mismatch')} of {len(judged)}")
+
+    def test_and_in_the_lists_of_both_releases(self):
+        for entry in lowered():
+            if "defer_pp_recv" in entry["options"]:
+                verdict = pipewright.torch.check(rows_of(entry), policy="torch-gloo").verdict
+                sizes = entry["schedule"], entry["p"], entry["m"]
+                self.assertEqual(verdict, "mismatch" if mixed_up(*sizes) else "ok", f"{entry['pytorch']} {sizes}")
+
+    def test_the_files_are_pytorchs_lists(self):
+        for file, name, m in (
+            ("deferred-zbv", "ZBVZeroBubble", 3),
+            ("deferred-interleaved-zb", "InterleavedZeroBubble", 3),
+            ("deferred-looped-bfs", "LoopedBFS", 2),
+        ):
+            with open(os.path.join(FINDINGS, file + ".csv")) as text:
+                self.assertEqual(text.read(), deferred(name, 2, m, 2).to_csv())
+
+
 # What PyTorch then does.
 
 
-def judge_and_train(rank, cases):
-    """By case: the verdict, and how far this rank's gradients are from the unpipelined ones."""
+def judge_and_train(rank, ranks, cases):
+    """By case, two stages a rank: the verdict, and how far this rank's gradients are from the unpipelined ones."""
     found = []
-    for name, options in cases:
-        stage_class, v, m = CLASSES[name], 2, 4
+    for name, m, options in cases:
         layers = layers_of(6)
-        cut = even_cut(len(layers), 2 * v)
-        own = [rank, 3 - rank] if name in ("ZBVZeroBubble", "DualPipeV") else [rank, rank + 2]
-        made = stage_class(stages_by_cut(layers, cut, own), m, loss_fn=loss_of, **options)
+        cut = even_cut(len(layers), 2 * ranks)
+        own = [rank, 2 * ranks - 1 - rank] if in_a_v(name) else [rank, rank + ranks]
+        made = CLASSES[name](stages_by_cut(layers, cut, own), m, loss_fn=loss_of, **options)
         verdict = pipewright.torch.check(made)
         losses = step(made, m)
         wanted_losses, wanted = unpipelined(layers_of(6), m)
@@ -236,26 +295,33 @@ def words_of(row):
 
 class OnGloo(unittest.TestCase):
     def test_the_verdict_is_what_happens(self):
-        cases = [
-            ("Interleaved1F1B", {}),
-            ("InterleavedZeroBubble", {}),
-            ("ZBVZeroBubble", {}),
-            ("InterleavedZeroBubble", {"defer_pp_recv": True}),
-            ("ZBVZeroBubble", {"defer_pp_recv": True}),
+        late = {"defer_pp_recv": True}
+        of_two = [
+            ("Interleaved1F1B", 4, {}),
+            ("InterleavedZeroBubble", 4, {}),
+            ("ZBVZeroBubble", 4, {}),
+            ("Interleaved1F1B", 4, late),
+            ("LoopedBFS", 4, late),
+            ("InterleavedZeroBubble", 2, late),
+            ("ZBVZeroBubble", 2, late),
+            ("InterleavedZeroBubble", 3, late),
+            ("ZBVZeroBubble", 3, late),
         ]
-        by_rank = run_job(2, judge_and_train, cases)
-        for case, *ranks in zip(cases, *by_rank):
-            verdicts = {(verdict, tuple(policies)) for verdict, policies, *_ in ranks}
-            self.assertEqual(len(verdicts), 1, case)
-            verdict, policies = verdicts.pop()
-            self.assertEqual(policies, ("torch-gloo",))
-            off = max(rank[2] for rank in ranks)
-            if case[1]:  # trains without an error and with wrong gradients
-                self.assertEqual(verdict, "mismatch", case)
-                self.assertGreater(off, 0.1, case)
-            else:
-                self.assertEqual(verdict, "ok", case)
-                self.assertLess(off, 1e-5, case)
+        for ranks, cases in ((2, of_two), (3, [("DualPipeV", 6, {}), ("DualPipeV", 6, late)])):
+            by_rank = run_job(ranks, judge_and_train, ranks, cases)
+            for case, *found in zip(cases, *by_rank):
+                verdicts = {(verdict, tuple(policies)) for verdict, policies, *_ in found}
+                self.assertEqual(len(verdicts), 1, case)
+                verdict, policies = verdicts.pop()
+                self.assertEqual(policies, ("torch-gloo",))
+                off = max(of_rank[2] for of_rank in found)
+                print(f"{case}: {verdict}, gradients off by {off:.2g} times the largest")
+                if case[2] and mixed_up(case[0], ranks, case[1]):  # trains without an error and with wrong gradients
+                    self.assertEqual(verdict, "mismatch", case)
+                    self.assertGreater(off, 0.1, case)
+                else:
+                    self.assertEqual(verdict, "ok", case)
+                    self.assertLess(off, 1e-5, case)
 
     def test_schedules_of_one_stage_issue_what_our_lists_say(self):
         for name in ("Schedule1F1B", "ScheduleGPipe"):

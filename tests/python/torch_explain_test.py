@@ -11,7 +11,7 @@ import unittest
 
 import pipewright
 import pipewright.torch
-from torch_jobs import torch
+from torch_jobs import run_job, torch
 
 COMMAND = os.environ.get("PIPEWRIGHT_COMMAND")
 HANGS_FOR = 3.0  # seconds after which what has not ended does not end
@@ -63,6 +63,11 @@ def other_size(rank, groups):
     reduce_of()
     if rank != 0:
         dist.broadcast(torch.ones(8 * rank), 0)
+
+
+def a_transfer_hangs(rank, groups):
+    reduce_of()
+    dist.recv(torch.ones(8), 1 - rank)
 
 
 def nothing_hangs(rank, groups):
@@ -173,10 +178,43 @@ class RealHangs(unittest.TestCase):
         self.assertEqual((standstill["differ"], standstill["missing"]), ("shape", [0]))
         self.assertEqual([call["input_sizes"] for call in standstill["calls"]], [[[8]], [[16]]])
 
+    def test_a_hang_in_transfers_does_not_show(self):
+        found = self.explained(2, a_transfer_hangs)
+        self.assertTrue(found)
+        self.assertEqual(found.reasons, ["every call has ended"])
+
     def test_nothing_hangs(self):
         found = self.explained(2, nothing_hangs)
         self.assertTrue(found)
         self.assertEqual(found.reasons, ["every call has ended"])
+
+
+def recorded(rank):
+    """What gloo's recorder has of two collectives, transfers and a monitored barrier, which have all ended, and of two groups."""
+    tensor = torch.ones(8)
+    dist.new_group([0, 1])
+    reduce_of()
+    for _ in range(2):
+        if rank == 0:
+            dist.send(tensor, 1)
+        else:
+            dist.recv(tensor, 0)
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, tensor, 1 - rank), dist.P2POp(dist.irecv, torch.ones(8), 1 - rank)]):
+        work.wait()
+    dist.monitored_barrier()
+    dist.barrier()
+    dump = pickle.loads(torch._C._distributed_c10d._dump_fr_trace())
+    calls = [(entry["profiling_name"], entry["state"], entry["retired"]) for entry in dump["entries"]]
+    return calls, {name: group["ranks"] for name, group in dump["pg_config"].items()}
+
+
+class WhatGlooLeavesOut(unittest.TestCase):
+    """docs/findings.md"""
+
+    def test_transfers_barriers_members_and_states(self):
+        for calls, members in run_job(2, recorded):
+            self.assertEqual(calls, [("gloo:all_reduce", "scheduled", True), ("gloo:barrier", "scheduled", True)])
+            self.assertEqual(members, {"": "[]"})
 
 
 class Refusals(unittest.TestCase):

@@ -28,6 +28,9 @@ OWN = (
     "1RECV_F0,1RECV_F1,1F0,1F1,1I0,1SEND_B0,1B1,1SEND_B1,1W0\n"
 )
 
+# docs/findings.md: hangs where both directions of a pair share a communicator, which they do not on gloo.
+RECEIVE_FIRST = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "findings", "receive-first.csv")
+
 
 def orders_of(ranks):
     """Of every schedule that PyTorch's runtime can run, by name; a searched one, and an own CSV."""
@@ -46,6 +49,7 @@ def orders_of(ranks):
     found["auto"] = pipewright.schedule("auto", pp=ranks, micro_batches=4, cost="F=5,B=9", mem="F=1,limit=3")
     if ranks == 2:
         found["own.csv"] = pipewright.Order.parse(OWN, name="own.csv")
+        found["receive-first.csv"] = pipewright.Order.load(RECEIVE_FIRST)
     return found
 
 
