@@ -33,6 +33,7 @@ struct Target {
   TrainingSpec training;
   int global_batch = 16;
   std::vector<StageDivision> divisions;  // that a job asks for
+  std::string job = "job.json";          // its file, or what one may be called
 };
 
 Target target_from(const std::string& what) {
@@ -50,8 +51,8 @@ Target target_from(const std::string& what) {
   if (is_job) {
     Job job = read_job(root);
     std::vector<StageDivision> divisions = planner::divisions_of(job);
-    return {std::move(job.model), std::move(job.cluster), std::move(job.training), job.global_batch,
-            std::move(divisions)};
+    return {std::move(job.model), std::move(job.cluster), std::move(job.training),
+            job.global_batch,     std::move(divisions),   what};
   }
   target.model = read_model(root);
   target.cluster = this_machine();
@@ -123,7 +124,7 @@ int run_profile(const Arguments& arguments, Session& session) {
   } else {
     session.print(profile_text(profile, target.model, session.terminal()));
   }
-  session.wrote(out, "; next: pipewright tune job.json --profile " + out);
+  session.wrote(out, "; next: pipewright tune " + target.job + " --profile " + out);
   return kDone;
 }
 
