@@ -10,6 +10,8 @@ LiveMemory::LiveMemory(const Program& program, const CostTable& costs, RankId ra
       costs_(costs),
       forward_only_(forward_only),
       divides_(program.sharding.divides_gradients()),
+      copies_(std::ranges::any_of(
+          costs.memory, [](const StageMemory& stage) { return stage.copied_gradients.value > 0; })),
       versions_(version_changes(program, rank)),
       whole_(program, costs),
       begin_(program.rank_begin[static_cast<std::size_t>(rank.value)]),
@@ -27,7 +29,11 @@ void LiveMemory::pass() {
     run({.kind = in.kind, .stage = StageId(in.stage), .micro_batch = MicroBatchId(in.micro_batch)});
     if (in.has(Instruction::kPair)) run(*program_.cell(next_).partner);
   }
-  take(divides_ ? whole_.after(in) : copied_by(in));
+  if (divides_) {
+    take(whole_.after(in));
+  } else if (copies_) {
+    take(copied_by(in));
+  }
   const std::size_t at = next_ - begin_;
   for (; next_version_ < versions_.size() && versions_[next_version_].after == at; ++next_version_)
     take(versions_[next_version_]);

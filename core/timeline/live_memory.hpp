@@ -41,7 +41,7 @@ class LiveMemory {
 
   const Program& program_;
   const CostTable& costs_;
-  const bool forward_only_, divides_;
+  const bool forward_only_, divides_, copies_;
   std::vector<VersionChange> versions_;
   std::size_t next_version_ = 0;
   WholeArrays whole_;
