@@ -8,6 +8,7 @@
 #include "core/base/json.hpp"
 #include "core/spmd/graph/graph_json.hpp"
 #include "exec/spmd/graph_training.hpp"
+#include "tests/property/spmd/random_graph.hpp"
 #include "tests/support/draw.hpp"
 
 namespace pipewright::spmd::test {
