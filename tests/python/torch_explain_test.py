@@ -203,7 +203,12 @@ def recorded(rank):
         work.wait()
     dist.monitored_barrier()
     dist.barrier()
-    dump = pickle.loads(torch._C._distributed_c10d._dump_fr_trace())
+    deadline = time.monotonic() + 10
+    while True:  # a call that has ended is retired a moment later, by another thread
+        dump = pickle.loads(torch._C._distributed_c10d._dump_fr_trace())
+        if all(entry["retired"] for entry in dump["entries"]) or time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
     calls = [(entry["profiling_name"], entry["state"], entry["retired"]) for entry in dump["entries"]]
     return calls, {name: group["ranks"] for name, group in dump["pg_config"].items()}
 
