@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/little_endian.hpp"
 #include "core/base/plain_text.hpp"
 
 namespace pipewright {
@@ -107,14 +108,7 @@ class Unpickler {
     return taken;
   }
 
-  /// Little-endian.
-  std::uint64_t number(std::size_t width) {
-    const std::string_view taken = take(width);
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < width; ++i)
-      value |= std::uint64_t{static_cast<unsigned char>(taken[i])} << (8 * i);
-    return value;
-  }
+  std::uint64_t number(std::size_t width) { return little_endian(take(width)); }
 
   /// A whole number of `width` bytes in two's complement.
   std::int64_t signed_number(std::uint64_t width) {

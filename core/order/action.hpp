@@ -100,6 +100,10 @@ struct Action {
 
   bool operator==(const Action&) const = default;
 };
+/// The version is a name of the weights and not of the action.
+inline bool same_action(const Action& a, const Action& b) {
+  return a.kind == b.kind && a.stage == b.stage && a.micro_batch == b.micro_batch;
+}
 
 /// One cell of an order: an action, an overlapped pair of two, or a member of a batch of transfer
 /// ends, which is written as one cell and held as several.

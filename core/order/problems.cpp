@@ -17,11 +17,6 @@ namespace {
 constexpr std::array<ActionKind, 4> kComputations = {ActionKind::F, ActionKind::I, ActionKind::W,
                                                      ActionKind::B};
 
-/// The version is a name of the weights and not of the action.
-bool same_action(const Action& a, const Action& b) {
-  return a.kind == b.kind && a.stage == b.stage && a.micro_batch == b.micro_batch;
-}
-
 /// Calls visit(rank, cell, action) for every action, in the order of the lists.
 template <class Visit>
 void for_each_place(const Order& order, Visit visit) {

@@ -114,6 +114,9 @@ struct Plan {
   // "tp" ones.
   int ranks() const { return mesh.size("pp"); }     // of the pipeline, of one replica
   int replicas() const { return mesh.size("dp"); }  // of the whole pipeline: data parallel
+  int expert_tensor() const {                       // ranks that divide each expert
+    return expert_tensor_parallel > 0 ? expert_tensor_parallel : mesh.size("tp");
+  }
   /// Replicas that divide one another's state; 1: none do.
   int shards() const {
     if (sharding_stage == 0) return 1;

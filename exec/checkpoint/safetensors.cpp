@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/little_endian.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -82,9 +83,7 @@ void require_filled(const SafetensorsHeader& header, std::int64_t data_at, std::
 /// Of the header, as its eight bytes say it.
 std::int64_t header_bytes_of(std::string_view bytes, std::int64_t file_bytes,
                              const std::string& file) {
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(kLengthBytes) && i < bytes.size(); ++i)
-    length |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  const std::uint64_t length = little_endian(bytes.substr(0, kLengthBytes));
   if (static_cast<std::int64_t>(bytes.size()) < kLengthBytes ||
       length > static_cast<std::uint64_t>(kMostHeaderBytes) ||
       static_cast<std::int64_t>(length) > file_bytes - kLengthBytes)

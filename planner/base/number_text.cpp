@@ -22,10 +22,6 @@ std::string hundredths(double value) {
   return std::to_string(n / 100) + "." + (rest.size() < 2 ? "0" : "") + rest;
 }
 
-std::string count_of(int n, std::string_view noun) {
-  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
-}
-
 std::string ranges_of(const std::vector<int>& numbers, std::string_view through,
                       std::string_view between) {
   std::string text;

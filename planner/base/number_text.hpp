@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/count_of.hpp"
+
 namespace pipewright::planner {
 
 /// A share in tenths of a percent: "12.3 %".
@@ -14,9 +16,6 @@ std::string percent(double share);
 std::string percent_apart(double share);
 /// "1.05".
 std::string hundredths(double value);
-
-/// "8 micro-batches", "1 rank".
-std::string count_of(int n, std::string_view noun);
 
 /// Rising numbers, those that follow one another as a range: "1-4 7 9-12" with "-" through and " "
 /// between.

@@ -157,9 +157,7 @@ void CostModel::divide_layers() {
 
 Nanoseconds CostModel::call_time(const Call& call) const {
   const bool is_along_tp = call.group == kTensorAxis;
-  const auto group = span_of(exec::axes_of(division_), call.group);
-  PIPEWRIGHT_ASSERT(group, "a call of a group that no ranks are");
-  const int devices = group->devices;
+  const int devices = exec::members_of(division_, call);
   CostTable table;
   table.every_route =
       profile_ && cluster_.nodes == 1

@@ -71,8 +71,7 @@ PlanFacts facts_of(const Plan& plan) {
   facts.data = plan.mesh.size("dp");
   facts.pipeline = plan.mesh.size("pp");
   facts.experts = plan.expert_parallel;
-  facts.expert_tensor =
-      plan.expert_tensor_parallel > 0 ? plan.expert_tensor_parallel : facts.tensor;
+  facts.expert_tensor = plan.expert_tensor();
   facts.sequence_parallel = plan.sequence_parallel;
   facts.zero = facts.data > 1 ? plan.sharding_stage : 0;
   facts.shards = facts.zero > 0 ? plan.shards() : 1;

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "core/base/count_of.hpp"
 #include "core/order/cells.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 constexpr std::size_t kShown = 3;  // moves of a rank that are named
-
-std::string counted(std::size_t n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
 
 std::string line_of_rank(RankId rank, const std::vector<std::string>& moves) {
   std::string line = "rank " + std::to_string(rank.value) + ": ";
@@ -73,9 +70,9 @@ std::string count_of_moves(const std::vector<Hoist>& moves) {
   const auto sends = static_cast<std::size_t>(std::count_if(
       moves.begin(), moves.end(), [](const Hoist& h) { return is_send(h.what.action.kind); }));
   const std::size_t receives = moves.size() - sends;
-  if (sends == 0) return counted(receives, "receive");
-  if (receives == 0) return counted(sends, "send");
-  return counted(receives, "receive") + " and " + counted(sends, "send");
+  if (sends == 0) return count_of(receives, "receive");
+  if (receives == 0) return count_of(sends, "send");
+  return count_of(receives, "receive") + " and " + count_of(sends, "send");
 }
 
 }  // namespace pipewright::planner

@@ -137,10 +137,6 @@ std::string order_text(const Plan& plan) {
   return plan.schedule.order ? "its own" : "the schedule's";
 }
 
-int expert_tensor_of(const Plan& plan) {
-  return plan.expert_tensor_parallel > 0 ? plan.expert_tensor_parallel : plan.mesh.size("tp");
-}
-
 }  // namespace
 
 std::vector<std::string> plan_differences(const Plan& first, const Plan& second) {
@@ -155,7 +151,7 @@ std::vector<std::string> plan_differences(const Plan& first, const Plan& second)
   differences.add("rank order", rank_order_of(first), rank_order_of(second));
   differences.add("ep", first.expert_parallel, second.expert_parallel);
   if (first.expert_tensor_parallel + second.expert_tensor_parallel > 0)
-    differences.add("etp", expert_tensor_of(first), expert_tensor_of(second));
+    differences.add("etp", first.expert_tensor(), second.expert_tensor());
   differences.add("devices", static_cast<int>(first.mesh.devices.size()),
                   static_cast<int>(second.mesh.devices.size()));
   differences.add("nodes in order", kinds_in_order(first), kinds_in_order(second));

@@ -55,12 +55,6 @@ bool has_exchanges(const Plan& plan) {
 }
 bool is_exchange(const Call& call) { return call.group != kTensorAxis; }
 
-int members_of(const StageDivision& ranks, const Call& call) {
-  const auto group = span_of(exec::axes_of(ranks), call.group);
-  PIPEWRIGHT_ASSERT(group, "a call of a group that no ranks are");
-  return group->devices;
-}
-
 /// What a call takes in which such ranks take part.
 Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
   CostTable table;
@@ -72,7 +66,7 @@ Nanoseconds time_of_exchange(const Plan& plan, const Call& call) {
                                 .stage = {},
                                 .members = {{RankId(0), kNoInstruction}},
                                 .call_bytes = bytes_of(call),
-                                .devices = members_of(plan.division(), call)},
+                                .devices = exec::members_of(plan.division(), call)},
                                1);
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/count_of.hpp"
 #include "sim/dumps/dump_text.hpp"
 
 namespace pipewright::sim {
@@ -33,7 +34,7 @@ class Sentences {
     std::size_t waiting = 0;
     for (const RankAtEnd& rank : explained_.ranks) waiting += rank.waiting.size();
     if (waiting == 0) return {"every call has ended"};
-    add(std::to_string(waiting) + (waiting == 1 ? " call" : " calls") +
+    add(count_of(static_cast<std::int64_t>(waiting), "call") +
         " had not ended when the dumps were written, and nothing in the order of calls keeps " +
         (waiting == 1 ? "it" : "them") +
         " from ending: look at what lies below (the network, the device), or dump again later");
@@ -215,17 +216,15 @@ Json ranks_json(const Explanation& explained) {
 
 std::string title_of(const Explanation& explained) {
   std::set<std::string> backends;
-  std::size_t calls = 0;
+  std::int64_t calls = 0;
   for (const Dump& dump : explained.job.dumps) {
-    calls += dump.calls.size();
+    calls += static_cast<std::int64_t>(dump.calls.size());
     for (const RecordedCall& call : dump.calls) backends.insert(call.backend);
   }
-  const auto count = [](std::size_t number, const std::string& what) {
-    return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
-  };
-  const std::string text = count(explained.job.dumps.size(), "rank") + ", " +
-                           count(explained.job.groups.size(), "group") + ", " +
-                           count(calls, "call");
+  const auto ranks = static_cast<std::int64_t>(explained.job.dumps.size()),
+             groups = static_cast<std::int64_t>(explained.job.groups.size());
+  const std::string text =
+      count_of(ranks, "rank") + ", " + count_of(groups, "group") + ", " + count_of(calls, "call");
   std::string names;
   for (const std::string& backend : backends) names += (names.empty() ? "" : ", ") + backend;
   return names.empty() ? text : text + " (" + names + ")";

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include "core/base/comma_list.hpp"
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/trimmed.hpp"
+#include "core/base/words.hpp"
 #include "core/costs/action_times.hpp"
 
 namespace pipewright::sim {
@@ -39,18 +39,15 @@ constexpr std::array kNames = {
     Name{"link", WhatOf::Link, true},
 };
 
-std::string_view word_of(WhatOf of) {
-  return std::find_if(kNames.begin(), kNames.end(), [of](const Name& n) { return n.of == of; })
-      ->text;
+/// Of anything but a Kind, which has an action's name.
+const Name& name_of(WhatOf of) {
+  return *std::find_if(kNames.begin(), kNames.end(), [of](const Name& n) { return n.of == of; });
 }
 
 template <class Number>
 std::optional<Number> whole_number(std::string_view text, Number most) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number > most)
-    return std::nullopt;
-  return number;
+  const auto number = number_of_word<Number>(text);
+  return number && *number >= 0 && *number <= most ? number : std::nullopt;
 }
 
 /// "0.9", "2", ".5"
@@ -139,7 +136,7 @@ class Reader {
 
   int number(std::string_view text) const {
     const auto found = whole_number<int>(trimmed(text), kMostNumber);
-    if (!found) fail("expected a number behind " + std::string(word_of(change_.of)) + ":");
+    if (!found) fail("expected a number behind " + std::string(name_of(change_.of).text) + ":");
     return *found;
   }
 
@@ -174,18 +171,18 @@ std::string which_of(const Change& change, std::string_view between) {
   return text;
 }
 
-bool is_numbered(WhatOf of) { return of >= WhatOf::Rank && of <= WhatOf::Link; }
-
-std::string target_in_words(const Change& change) {
+/// "F", "messages", "link:0-1", with what stands before its number and between two.
+std::string target_text(const Change& change, std::string_view before, std::string_view between) {
   if (change.of == WhatOf::Kind) return std::string(pipewright::to_string(change.kind));
-  std::string text(word_of(change.of));
-  return is_numbered(change.of) ? text + " " + which_of(change, " to ") : text;
+  const Name& name = name_of(change.of);
+  std::string text(name.text);
+  return name.numbered ? text.append(before) + which_of(change, between) : text;
 }
 
 std::string in_words(const Change& change) {
   if (change.of == WhatOf::Stages) return "stages balanced";
   if (change.of == WhatOf::MicroBatches) return "micro-batches alike";
-  const std::string target = target_in_words(change);
+  const std::string target = target_text(change, " ", " to ");
   if (change.becomes == Becomes::Median) return target + ": as fast as the median";
   const std::int64_t faster = Factor::kOne - change.factor.millionths;
   if (change.factor.millionths == 0) return target + ": free";
@@ -212,9 +209,7 @@ std::vector<Change> parse_changes(std::string_view text, const std::string& what
 }
 
 std::string to_string(const Change& change) {
-  std::string text(change.of == WhatOf::Kind ? pipewright::to_string(change.kind)
-                                             : word_of(change.of));
-  if (is_numbered(change.of)) text += ":" + which_of(change, "-");
+  const std::string text = target_text(change, ":", "-");
   if (change.becomes == Becomes::Mean) return text + "=mean";
   if (change.becomes == Becomes::Median) return text + "=median";
   return text + "=" + decimal(change.factor.millionths);

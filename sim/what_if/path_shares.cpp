@@ -28,15 +28,6 @@ void for_each_share(const TimedProgram& program, std::span<const traces::PathSte
   }
 }
 
-/// Which of its sort an action is; -1: none.
-int number_of(WhatOf of, const TimedAction& action) {
-  const Action& it = action.cell.action;
-  if (of == WhatOf::Rank) return action.rank.value;
-  if (action.is_pair()) return -1;
-  if (of == WhatOf::Stage) return has_stage(it.kind) ? it.stage.value : -1;
-  return has_micro_batch(it.kind) ? it.micro_batch.value : -1;
-}
-
 /// Sums by what changes, in the order in which it is first met.
 class Sums {
  public:

@@ -11,10 +11,6 @@
 namespace pipewright::sim {
 namespace {
 
-/// Whatever weight version an order names.
-bool same_action(const Action& a, const Action& b) {
-  return a.kind == b.kind && a.stage == b.stage && a.micro_batch == b.micro_batch;
-}
 bool same_cell(const Cell& a, const Cell& b) {
   if (!same_action(a.action, b.action) || a.partner.has_value() != b.partner.has_value())
     return false;
@@ -28,6 +24,14 @@ std::string no_such(const std::string& what, int number, int count) {
 
 }  // namespace
 
+int number_of(WhatOf of, const TimedAction& action) {
+  const Action& it = action.cell.action;
+  if (of == WhatOf::Rank) return action.rank.value;
+  if (action.is_pair()) return -1;
+  if (of == WhatOf::Stage) return has_stage(it.kind) ? it.stage.value : -1;
+  return has_micro_batch(it.kind) ? it.micro_batch.value : -1;
+}
+
 bool concerns(const Change& change, const TimedAction& action) {
   const Action& it = action.cell.action;
   switch (change.of) {
@@ -36,11 +40,9 @@ bool concerns(const Change& change, const TimedAction& action) {
     case WhatOf::Pairs:
       return action.is_pair();
     case WhatOf::Rank:
-      return action.rank.value == change.number;
     case WhatOf::Stage:
-      return !action.is_pair() && has_stage(it.kind) && it.stage.value == change.number;
     case WhatOf::MicroBatch:
-      return !action.is_pair() && has_micro_batch(it.kind) && it.micro_batch.value == change.number;
+      return number_of(change.of, action) == change.number;
     case WhatOf::Action:
       return same_cell(action.cell, change.action);
     default:

@@ -31,6 +31,8 @@ struct Times {
   bool operator==(const Times&) const = default;
 };
 
+/// Which of the ranks, stages or micro-batches an action is of; -1: of none.
+int number_of(WhatOf of, const TimedAction& action);
 /// Whether the change is of it; one of Stages or MicroBatches is of no single one.
 bool concerns(const Change& change, const TimedAction& action);
 bool concerns(const Change& change, const Route& route);

@@ -211,7 +211,7 @@ int run_analyze(const Arguments& arguments, Session& session) {
   if (arguments.has("--costs-out")) replay = replay_of(step, *step.order);
   const bool what_if = asks_what_if(arguments);
   WhatIfs what_ifs;
-  if (what_if || arguments.has("--html")) what_ifs = what_ifs_of(step, arguments);
+  if (what_if || arguments.has("--html")) what_ifs = what_ifs_of(step, arguments, replay);
   if (session.json()) {
     Json fields = step_fields(step, report);
     if (arguments.has("--emit-order")) fields["order"] = rows_json(*step.order);

@@ -211,8 +211,8 @@ int tune_measured(const MeasuredJob& asked, const Arguments& arguments, Session&
                                              found.last.search);
   plan.tuner.reasons.push_back(
       "The best of " +
-      planner::count_of(static_cast<int>(job.measured_steps.size()), "measured configuration") +
-      ": " + format_duration(found.best_step) + " a step. " + found.stopped);
+      count_of(static_cast<int>(job.measured_steps.size()), "measured configuration") + ": " +
+      format_duration(found.best_step) + " a step. " + found.stopped);
   session.save(out, to_text(to_json(plan)));
   session.wrote(out, "; next: pipewright simulate " + out);
   return kDone;

@@ -137,7 +137,7 @@ class Measuring {
              planner::percent(result_.chance) + ".";
     }
     if (static_cast<int>(result_.trials.size()) >= settings_.runs)
-      return "All " + planner::count_of(settings_.runs, "run") + " were made (--runs).";
+      return "All " + count_of(settings_.runs, "run") + " were made (--runs).";
     if (settings_.time.value > 0 && spent_ >= settings_.time)
       return "The time for runs is spent (--time-limit).";
     if (!has_best() && failures_ >= kMostFailuresAtFirst)

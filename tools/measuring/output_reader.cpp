@@ -165,8 +165,10 @@ void OutputReader::read_line() {
                                 static_cast<int>(groups.size())))
         break;
       for (const OutputGroup& group : pattern.groups) {
-        says_out_of_memory_ = says_out_of_memory_ || group.what == What::OutOfMemory;
-        if (group.what == What::OutOfMemory) continue;
+        if (group.what == What::OutOfMemory) {
+          says_out_of_memory_ = true;
+          continue;
+        }
         const re2::StringPiece number = groups[static_cast<std::size_t>(group.group)];
         take(group, std::string(number.data(), number.size()));
       }

@@ -31,7 +31,7 @@ struct OutputPattern {
 /// (RE2's) with groups that have such names: "(?<step_ms>[0-9.]+) ms, (?<peak_gib>…) GiB".
 /// Names: step_s, step_ms, step_us, step_ns; peak_bytes, peak_kib, peak_mib, peak_gib, peak_kb,
 /// peak_mb, peak_gb; out_of_memory, which needs no group. Throws InputError.
-OutputPattern read_output_pattern(const std::string& number);
+OutputPattern read_output_pattern(const std::string& text);
 
 /// What has been read of a run.
 struct OutputReading {
@@ -54,7 +54,7 @@ class OutputReader {
 
  private:
   void read_line();
-  void take(const OutputGroup& group, const std::string& text);
+  void take(const OutputGroup& group, const std::string& number);
 
   const std::vector<OutputPattern>& patterns_;
   std::string line_, tail_;

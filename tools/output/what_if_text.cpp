@@ -6,7 +6,6 @@
 #include "tools/cli/figures.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/input/trace_program.hpp"
-#include "tools/input/traced_replay.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -79,11 +78,14 @@ WhatIfs what_ifs_of(const Program& program, const CostTable& costs, const Timeli
   return what_ifs;
 }
 
-WhatIfs what_ifs_of(const Step& step, const Arguments& arguments) {
+WhatIfs what_ifs_of(const Step& step, const Arguments& arguments,
+                    const std::optional<TracedReplay>& known) {
   if (!step.read) return what_ifs_of(step.program, step.costs, step.timeline, arguments);
   const traces::TraceTimeline& trace = step.read->joined.trace;
   if (!asks_what_if(arguments) && !why_no_order(trace).empty()) return {};
-  const TracedReplay replay = replay_of(step, order_of_trace(trace, "a what-if"));
+  std::optional<TracedReplay> own;
+  if (!known) own = replay_of(step, order_of_trace(trace, "a what-if"));
+  const TracedReplay& replay = known ? *known : *own;
   WhatIfs what_ifs = what_ifs_of(replay.program, replay.table, replay.timeline, arguments);
   what_ifs.replayed = true;
   what_ifs.replay_error = replay_error(replay, step);

@@ -13,6 +13,7 @@
 #include "tools/cli/command.hpp"
 #include "tools/cli/terminal.hpp"
 #include "tools/input/step.hpp"
+#include "tools/input/traced_replay.hpp"
 #include "traces/page/page.hpp"
 
 namespace pipewright::tools {
@@ -32,9 +33,11 @@ bool asks_what_if(const Arguments& arguments);
 /// moment. Throws InputError for a change that is none, or says nothing about the Program.
 WhatIfs what_ifs_of(const Program& program, const CostTable& costs, const Timeline& timeline,
                     const Arguments& arguments);
-/// Of a trace those of a replay of its order with its costs. Where the flags do not ask and the
-/// trace has no whole order: none. Throws as order_of_trace(), too.
-WhatIfs what_ifs_of(const Step& step, const Arguments& arguments);
+/// Of a trace those of a replay of its order with its costs: `known`, where the caller has it.
+/// Where the flags do not ask and the trace has no whole order: none. Throws as order_of_trace(),
+/// too.
+WhatIfs what_ifs_of(const Step& step, const Arguments& arguments,
+                    const std::optional<TracedReplay>& known = std::nullopt);
 
 std::string what_if_text(const WhatIfs& what_ifs, const Terminal& terminal);
 /// "what_if".

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/order/devices.hpp"
 #include "exec/layers/divided/divided_loss.hpp"
@@ -133,6 +134,12 @@ std::vector<MeshAxis> axes_of(const StageDivision& ranks) {
                              {std::string(kExpertAxis), ranks.experts}};
   std::erase_if(axes, [](const MeshAxis& axis) { return axis.devices == 1; });
   return axes;
+}
+
+int members_of(const StageDivision& ranks, const Call& call) {
+  const auto group = span_of(axes_of(ranks), call.group);
+  PIPEWRIGHT_ASSERT(group, "a call of a group that no ranks are");
+  return group->devices;
 }
 
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,

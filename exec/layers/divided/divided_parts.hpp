@@ -21,6 +21,8 @@ Call call_for(const Wanted& wanted);
 
 /// The ranks that divide a stage's layers, along each axis on which there are several.
 std::vector<MeshAxis> axes_of(const StageDivision& ranks);
+/// How many of these ranks take part in the call, which is of a group of theirs.
+int members_of(const StageDivision& ranks, const Call& call);
 
 /// Layers [first, end) of the model, divided among `ranks`: the parts of F, I and B, and of W where
 /// that tells others something, which carry the stage's number 0. Computations are weighed by their
