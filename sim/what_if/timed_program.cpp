@@ -6,7 +6,6 @@
 
 #include "core/base/int128.hpp"
 #include "core/costs/time_rules.hpp"
-#include "sim/what_if/median_elsewhere.hpp"
 
 namespace pipewright::sim {
 namespace {
@@ -120,6 +119,21 @@ void TimedProgram::for_each_of(const Change& change, Visit visit) const {
   }
 }
 
+std::vector<traces::PlacedTime> TimedProgram::placed_times(std::span<const std::int64_t> ns) const {
+  std::vector<traces::PlacedTime> placed;
+  placed.reserve(actions_.size());
+  for (std::size_t a = 0; a < actions_.size(); ++a) {
+    const TimedAction& it = actions_[a];
+    const Action& action = it.cell.action;
+    const bool has_one_stage = !it.is_pair() && has_stage(action.kind);
+    placed.push_back({.kind = it.is_pair() ? kActionKinds : static_cast<int>(action.kind),
+                      .stage = has_one_stage ? action.stage.value : traces::PlacedTime::kNoStage,
+                      .rank = it.rank.value,
+                      .ns = ns[a]});
+  }
+  return placed;
+}
+
 std::string TimedProgram::fault_of(const Change& change) const {
   switch (change.of) {
     case WhatOf::Messages:
@@ -160,7 +174,8 @@ std::string TimedProgram::fault_of(const Change& change) const {
 void TimedProgram::apply(const Change& change, Times& times) const {
   if (change.becomes == Becomes::Mean) return even_out(change.of, times);
   if (change.becomes == Becomes::Median) {
-    const MedianElsewhere medians(*this, times.actions_ns);
+    const std::vector<traces::PlacedTime> placed = placed_times(times.actions_ns);
+    const traces::MedianElsewhere medians(placed);
     for_each_of(change, [&](std::size_t a) {
       if (const auto median = medians.of(a))
         times.actions_ns[a] = std::min(times.actions_ns[a], *median);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/program/program.hpp"
 #include "sim/engine.hpp"
 #include "sim/what_if/change.hpp"
+#include "traces/analysis/median_elsewhere.hpp"
 
 namespace pipewright::sim {
 
@@ -53,6 +55,9 @@ class TimedProgram {
   };
   static constexpr std::uint32_t kNone = 0xffffffff;
   Of actions_of(InstructionId id) const { return of_[id]; }
+
+  /// By action, with these times: what is compared with a median elsewhere.
+  std::vector<traces::PlacedTime> placed_times(std::span<const std::int64_t> ns) const;
 
   /// Why the change says nothing about this Program: "there is no rank 9; …". "" where it does.
   std::string fault_of(const Change& change) const;

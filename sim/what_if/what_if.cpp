@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "sim/what_if/median_elsewhere.hpp"
 #include "sim/what_if/path_shares.hpp"
 
 namespace pipewright::sim {
@@ -104,7 +103,8 @@ class WhatIfs {
   /// The rank whose actions take longest beyond the median elsewhere, all together.
   std::optional<int> straggler() const {
     const auto& ns = program_.times().actions_ns;
-    const MedianElsewhere medians(program_, ns);
+    const std::vector<traces::PlacedTime> placed = program_.placed_times(ns);
+    const traces::MedianElsewhere medians(placed);
     std::vector<std::int64_t> excess(static_cast<std::size_t>(program_.program().ranks()));
     for (std::size_t a = 0; a < ns.size(); ++a) {
       if (const auto median = medians.of(a))

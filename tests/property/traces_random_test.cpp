@@ -13,6 +13,7 @@
 #include "tests/support/trace_rules.hpp"
 #include "traces/analysis/bubbles.hpp"
 #include "traces/analysis/compare.hpp"
+#include "traces/analysis/root_causes.hpp"
 #include "traces/chrome/read_trace.hpp"
 #include "traces/chrome/trace.hpp"
 #include "traces/pictures/terminal.hpp"
@@ -75,6 +76,33 @@ TEST(TracesOfRandomPrograms, BubblesAddUpAndDoNotOverlap) {
     }
   });
   EXPECT_GT(stuck, 100) << "the cases are too tame";
+}
+
+TEST(TracesOfRandomPrograms, RootsDivideTheBubbles) {
+  std::int64_t upstream = 0, queued = 0;
+  for_random_cases(5, 4000, [&](const Simulated& s) {
+    const traces::BubbleReport bubbles = traces::explain_bubbles(s.program, s.result.timeline);
+    const traces::RootReport report =
+        traces::root_causes(s.program, s.result.timeline, s.costs, bubbles);
+    std::vector<traces::BubbleTotals> of_ranks(bubbles.ranks.size());
+    for (std::size_t i = 0; i < report.spans.size(); ++i) {
+      const traces::RootSpan& span = report.spans[i];
+      EXPECT_LT(span.start_ns, span.end_ns);
+      of_ranks[static_cast<std::size_t>(span.rank.value)]
+          .ns[static_cast<std::size_t>(span.bubble)] += span.end_ns - span.start_ns;
+      if (i == 0 || report.spans[i - 1].rank != span.rank) continue;
+      EXPECT_LE(report.spans[i - 1].end_ns, span.start_ns) << shown(s.c);
+    }
+    for (std::size_t r = 0; r < of_ranks.size(); ++r)
+      EXPECT_EQ(of_ranks[r].ns, bubbles.ranks[r].ns) << shown(s.c);
+    // In a simulation everything has a reason.
+    EXPECT_EQ(report.total.of(traces::RootCause::Unexplained), 0) << shown(s.c);
+    EXPECT_EQ(report.total.of(traces::RootCause::Host), 0);
+    upstream += report.total.of(traces::RootCause::Upstream);
+    queued += report.total.of(traces::RootCause::Queue);
+  });
+  EXPECT_GT(upstream, 0);
+  EXPECT_GT(queued, 0);
 }
 
 TEST(TracesOfRandomPrograms, FilesObeyTheRulesAndComeBackAsTheyWere) {

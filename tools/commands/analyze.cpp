@@ -16,6 +16,7 @@
 #include "tools/input/trace_files.hpp"
 #include "tools/input/trace_program.hpp"
 #include "tools/input/traced_replay.hpp"
+#include "tools/output/root_causes_text.hpp"
 #include "tools/output/step_page.hpp"
 #include "tools/output/timeline_text.hpp"
 #include "tools/output/trace_text.hpp"
@@ -45,12 +46,14 @@ Json causes_fields(const traces::BubbleTotals& totals) {
   return fields;
 }
 
-Json step_fields(const Step& step, const traces::BubbleReport& report) {
+Json step_fields(const Step& step, const traces::BubbleReport& report,
+                 const traces::RootReport& roots) {
   Json fields = figures_fields(step.figures);
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
     fields["ranks"][r]["rank"] = step.ranks[r];
     fields["ranks"][r]["bubbles"] = causes_fields(report.ranks[r]);
   }
+  add_root_fields(step.program, step.ranks, roots, fields);
   const Straggler straggler = straggler_of(step.figures);
   fields["bubbles"] = causes_fields(report.total);
   fields["straggler"] = {{"rank", step.ranks.empty() ? 0 : step.ranks[straggler.row]},
@@ -115,7 +118,8 @@ std::string table_text(const Step& step, const traces::BubbleReport& report,
   return table.text(terminal);
 }
 
-void print_step(const Step& step, const traces::BubbleReport& report, Session& session) {
+void print_step(const Step& step, const traces::BubbleReport& report,
+                const traces::RootReport& roots, Session& session) {
   const Terminal& terminal = session.terminal();
   session.print(painted(terminal, Ink::Bold, wrapped(step.title, terminal.width, 0)));
   session.print("step " + format_duration(Nanoseconds(step.figures.makespan_ns)) + "   bubble " +
@@ -125,6 +129,7 @@ void print_step(const Step& step, const traces::BubbleReport& report, Session& s
   session.print(timeline_text(drawn, terminal.width, terminal));
   session.print("shares of the step, by cause (docs/metrics.md):\n");
   session.print(table_text(step, report, terminal));
+  session.print(roots_text(step, roots, terminal));
   if (const std::string text = straggler_text(step); !text.empty())
     session.print(wrapped(text, terminal.width, 0));
   if (step.read) session.print(trace_text(*step.read, terminal));
@@ -207,19 +212,20 @@ int run_analyze(const Arguments& arguments, Session& session) {
   const Step step = trace ? read_trace_step(files, arguments)
                           : simulated_step(read_subject(arguments, Purpose::Predict, session));
   const traces::BubbleReport report = bubbles_of(step);
+  const traces::RootReport roots = roots_of(step, report);
   std::optional<TracedReplay> replay;
   if (arguments.has("--costs-out")) replay = replay_of(step, *step.order);
   const bool what_if = asks_what_if(arguments);
   WhatIfs what_ifs;
   if (what_if || arguments.has("--html")) what_ifs = what_ifs_of(step, arguments, replay);
   if (session.json()) {
-    Json fields = step_fields(step, report);
+    Json fields = step_fields(step, report, roots);
     if (arguments.has("--emit-order")) fields["order"] = rows_json(*step.order);
     if (replay) fields["costs"] = costs_fields(*replay);
     if (what_if) fields["what_if"] = what_if_fields(what_ifs);
     session.print_result(fields);
   } else {
-    print_step(step, report, session);
+    print_step(step, report, roots, session);
     if (what_if) session.print(what_if_text(what_ifs, session.terminal()));
     if (arguments.has("--emit-order")) session.print(write_order_csv(*step.order));
   }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tools/cli/figures.hpp"
+#include "tools/output/root_causes_text.hpp"
 #include "tools/output/trace_text.hpp"
 #include "tools/output/verdict.hpp"
 #include "traces/analysis/critical_path.hpp"
@@ -84,6 +85,9 @@ std::vector<traces::PageTable> step_tables(const StepView& view) {
   constexpr int kMostColumns = 32;  // ranks in the table of bubbles
   std::vector<traces::PageTable> tables = {rank_table(view)};
   if (view.program.ranks() <= kMostColumns) tables.push_back(bubble_table(view));
+  tables.push_back(roots_table(
+      view.program, view.ranks,
+      traces::root_causes(view.program, view.timeline, view.costs, view.bubbles, view.trace)));
   tables.push_back(path_table(view));
   tables.insert(tables.end(), view.tables.begin(), view.tables.end());
   return tables;
@@ -140,7 +144,10 @@ std::string step_page(const Step& step, const traces::BubbleReport& bubbles,
                 .bubbles = bubbles,
                 .ranks = step.ranks,
                 .notes = std::move(notes)};
-  if (step.read) view.tables = trace_tables(*step.read);
+  if (step.read) {
+    view.trace = &step.read->joined.trace;
+    view.tables = trace_tables(*step.read);
+  }
   return step_page(view);
 }
 

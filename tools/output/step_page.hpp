@@ -23,10 +23,11 @@ struct StepView {
   const CostTable& costs;
   const Figures& figures;
   const traces::BubbleReport& bubbles;
-  std::vector<int> ranks;                 // numbers of the rows; empty: 0, 1, …
-  std::optional<WaitReport> stuck;        // of a step that got stuck
-  traces::PageNotes notes;                // stand before its own tables
-  std::vector<traces::PageTable> tables;  // stand after them
+  const traces::TraceTimeline* trace = nullptr;  // of a step that was read from one
+  std::vector<int> ranks;                        // numbers of the rows; empty: 0, 1, …
+  std::optional<WaitReport> stuck;               // of a step that got stuck
+  traces::PageNotes notes;                       // stand before its own tables
+  std::vector<traces::PageTable> tables;         // stand after them
 };
 
 /// `others`: timelines that the notes' tables offer instead of its own, numbered from 1.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/program/start_rules.hpp"
+#include "traces/analysis/action_excess.hpp"
 #include "traces/analysis/bubble_gap.hpp"
 #include "traces/analysis/tensor_ends.hpp"
 
@@ -100,23 +101,12 @@ class Explainer {
         timeline_.end[producer] != kNotEnded) {
       pending.made = timeline_.end[producer];
       pending.producer = producer;
-      pending.excess = excess(producer, tensor_ends_.consumer[id]);
+      const InstructionId consumer = tensor_ends_.consumer[id];
+      if (consumer != kNoInstruction)
+        pending.excess = excess_over_consumer(program_, timeline_, producer, consumer);
     }
     pending_.push_back(pending);
   }
-
-  /// By how much the producer takes longer than the action of the same kind that it feeds.
-  std::int64_t excess(InstructionId producer, InstructionId consumer) const {
-    if (consumer == kNoInstruction || timeline_.end[consumer] == kNotEnded) return 0;
-    const Instruction& a = program_.code[producer];
-    const Instruction& b = program_.code[consumer];
-    const bool both_pairs = a.has(Instruction::kPair) && b.has(Instruction::kPair);
-    const bool neither = !a.has(Instruction::kPair) && !b.has(Instruction::kPair);
-    if (!both_pairs && !(neither && a.kind == b.kind)) return 0;
-    return std::max<std::int64_t>(0, duration(producer) - duration(consumer));
-  }
-
-  std::int64_t duration(InstructionId id) const { return timeline_.end[id] - timeline_.start[id]; }
 
   void add(std::int64_t from, std::int64_t to, BubbleCause cause, InstructionId waiting,
            InstructionId waits_for) {

@@ -3,141 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "core/program/start_rules.hpp"
+#include "traces/analysis/backward_path.hpp"
 
 namespace pipewright::traces {
-namespace {
-
-/// Walks back from what ended last, each time to what ended last of all that the start of an
-/// instruction waits for.
-class Backwards {
- public:
-  Backwards(const Program& program, const Timeline& timeline)
-      : program_(program), timeline_(timeline), lanes_(lane_table(program)) {
-    place_of_.resize(program.code.size());
-    for (std::uint32_t place = 0; place < lanes_.instructions.size(); ++place)
-      place_of_[lanes_.instructions[place]] = place;
-    places_.resize(static_cast<std::size_t>(program.ranks()));
-    for (int r = 0; r < program.ranks(); ++r)
-      places_[static_cast<std::size_t>(r)] = places_in_flight(program, RankId(r));
-  }
-
-  std::vector<PathStep> run() {
-    InstructionId at = kNoInstruction;
-    for (InstructionId id = 0; id < program_.code.size(); ++id) {
-      if (ended(id) && (at == kNoInstruction || timeline_.end[id] > timeline_.end[at])) at = id;
-    }
-    if (at == kNoInstruction) return {};
-    cursor_ = timeline_.end[at];
-    // Measured clocks may contradict the order; no path is longer than its instructions.
-    for (std::size_t left = program_.code.size(); at != kNoInstruction && left > 0; --left) {
-      const InstructionId began = through(at);
-      at = last_before(began);
-      add(began, at == kNoInstruction ? 0 : timeline_.end[at], PathKind::Wait);
-    }
-    add(steps_.empty() ? 0 : steps_.back().instruction, 0, PathKind::Wait);
-    std::reverse(steps_.begin(), steps_.end());
-    return std::move(steps_);
-  }
-
- private:
-  bool ended(InstructionId id) const { return timeline_.end[id] != kNotEnded; }
-
-  void add(InstructionId id, std::int64_t from, PathKind kind) {
-    from = std::max<std::int64_t>(from, 0);
-    if (from >= cursor_) return;
-    steps_.push_back({id, from, cursor_, kind});
-    cursor_ = from;
-  }
-
-  /// Adds the time of the instruction itself; the one whose start comes before that (of a transfer
-  /// one of its ends, of a collective one of its members).
-  InstructionId through(InstructionId id) {
-    const Instruction& in = program_.code[id];
-    if (in.in_collective()) return through_collective(id);
-    if (!is_transfer(in.kind)) {
-      add(id, timeline_.start[id], PathKind::Compute);
-      return id;
-    }
-    // Its message was there before it was ready, or it left at once.
-    if (timeline_.start[id] >= timeline_.end[id]) return id;
-    add(id, timeline_.moving[id], PathKind::Message);
-    InstructionId later = id;
-    const InstructionId other = in.has(Instruction::kMismatch) ? kNoInstruction : in.link;
-    if (other != kNoInstruction && timeline_.start[other] <= timeline_.moving[id] &&
-        (timeline_.start[id] > timeline_.moving[id] ||
-         timeline_.start[other] > timeline_.start[id] ||
-         (timeline_.start[other] == timeline_.start[id] && is_send(program_.code[other].kind))))
-      later = other;
-    add(later, timeline_.start[later], PathKind::Wait);
-    return later;
-  }
-
-  InstructionId through_collective(InstructionId id) {
-    add(id, timeline_.moving[id], PathKind::Collective);
-    InstructionId last = id;
-    for (const auto& member : program_.collectives[program_.code[id].route].members) {
-      if (ended(member.instruction) && timeline_.start[member.instruction] > timeline_.start[last])
-        last = member.instruction;
-    }
-    add(last, timeline_.start[last], PathKind::Wait);
-    return last;
-  }
-
-  /// What ended last of all that `id` waits for before it may start.
-  InstructionId last_before(InstructionId id) const {
-    InstructionId last = kNoInstruction;
-    const auto look = [&](InstructionId input) {
-      if (input == kNoInstruction || !ended(input)) return true;
-      if (last == kNoInstruction || timeline_.end[input] > timeline_.end[last]) last = input;
-      return true;
-    };
-    const auto rank = static_cast<std::size_t>(lanes_.rank_of_lane[lanes_.lane_of[id]].value);
-    const InstructionId first = program_.rank_begin[rank];
-    const Instruction& in = program_.code[id];
-    look_at_lane(id, look);
-    const bool on_compute_lane = lanes_.lane_of[id] == lanes_.rank_lane_begin[rank];
-    const bool at_start = in.has(Instruction::kAtStart);
-    for (InstructionId before = id; before-- > first;) {
-      // What is beside the compute lane is issued when that comes there (§2).
-      if (!places_[rank].empty() && !program_.code[before].has(Instruction::kAtStart))
-        look(places_[rank][before - first]);
-      if (lanes_.lane_of[before] != lanes_.rank_lane_begin[rank]) continue;
-      if (!on_compute_lane && !at_start) look(before);
-      break;
-    }
-    if (!places_[rank].empty()) look(places_[rank][id - first]);
-    for_each_input(program_, id, first, look);
-    return last;
-  }
-
-  /// The operation in front of it in its lane: one instruction, or a joined batch.
-  template <class Look>
-  void look_at_lane(InstructionId id, Look look) const {
-    const std::uint32_t begin = lanes_.lane_begin[lanes_.lane_of[id]];
-    std::uint32_t place = place_of_[id];
-    const std::uint32_t own = program_.batch_of(id);
-    while (place > begin && own != kNoBatch &&
-           program_.batch_of(lanes_.instructions[place - 1]) == own)
-      --place;
-    if (place == begin) return;
-    const std::uint32_t batch = program_.batch_of(lanes_.instructions[place - 1]);
-    do {
-      look(lanes_.instructions[--place]);
-    } while (place > begin && batch != kNoBatch &&
-             program_.batch_of(lanes_.instructions[place - 1]) == batch);
-  }
-
-  const Program& program_;
-  const Timeline& timeline_;
-  const LaneTable lanes_;
-  std::vector<std::uint32_t> place_of_;             // by instruction, in lanes_.instructions
-  std::vector<std::vector<InstructionId>> places_;  // by rank: places_in_flight()
-  std::int64_t cursor_ = 0;
-  std::vector<PathStep> steps_;  // from the end
-};
-
-}  // namespace
 
 std::string_view to_string(PathKind kind) {
   constexpr std::array<std::string_view, kPathKinds> kNames = {"computation", "message",
@@ -146,7 +14,14 @@ std::string_view to_string(PathKind kind) {
 }
 
 std::vector<PathStep> critical_path(const Program& program, const Timeline& timeline) {
-  return Backwards(program, timeline).run();
+  BackwardPath path(program, timeline);
+  std::vector<PathStep> steps;
+  const InstructionId last = path.last();
+  if (last == kNoInstruction) return steps;
+  path.before_end(last, 0, steps);
+  std::erase_if(steps, [](const PathStep& step) { return step.start_ns >= step.end_ns; });
+  std::reverse(steps.begin(), steps.end());
+  return steps;
 }
 
 }  // namespace pipewright::traces

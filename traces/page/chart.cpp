@@ -11,8 +11,10 @@ namespace pipewright::traces {
 namespace {
 
 // Pixels.
-constexpr int kWidth = 640, kHeight = 150, kLeft = 64, kRight = 10, kTop = 8, kBottom = 22;
-constexpr int kColumns = kWidth - kLeft - kRight, kRows = kHeight - kTop - kBottom;
+constexpr int kWidth = 640, kHeight = 150, kChartLeft = 64, kChartRight = 10, kChartTop = 8,
+              kChartBottom = 22;
+constexpr int kColumns = kWidth - kChartLeft - kChartRight,
+              kRows = kHeight - kChartTop - kChartBottom;
 
 std::string number_text(double value) {
   char text[32];
@@ -83,9 +85,9 @@ std::string lines_of(const PageChart& chart, const Range& range) {
     }
     const double part =
         range.most > range.least ? (value - range.least) / (range.most - range.least) : 0.5;
-    const double x = kLeft + kColumns * static_cast<double>(i) / steps;
-    points +=
-        (count == 0 ? "M" : " L") + pixel_text(x) + "," + pixel_text(kTop + kRows * (1 - part));
+    const double x = kChartLeft + kColumns * static_cast<double>(i) / steps;
+    points += (count == 0 ? "M" : " L") + pixel_text(x) + "," +
+              pixel_text(kChartTop + kRows * (1 - part));
     ++count;
   }
   end_line();
@@ -107,13 +109,16 @@ std::string chart_element(const PageChart& chart) {
                      "</figcaption>\n<svg viewBox=\"0 0 " + std::to_string(kWidth) + " " +
                      std::to_string(kHeight) + "\" role=\"img\" aria-label=\"" +
                      escaped(chart.title) + "\">";
-  text += "<rect x=\"" + std::to_string(kLeft) + "\" y=\"" + std::to_string(kTop) + "\" width=\"" +
-          std::to_string(kColumns) + "\" height=\"" + std::to_string(kRows) + "\"/>";
-  text += label(kLeft - 6, kTop + 9, "end", number_text(range.most));
+  text += "<rect x=\"" + std::to_string(kChartLeft) + "\" y=\"" + std::to_string(kChartTop) +
+          "\" width=\"" + std::to_string(kColumns) + "\" height=\"" + std::to_string(kRows) +
+          "\"/>";
+  text += label(kChartLeft - 6, kChartTop + 9, "end", number_text(range.most));
   if (range.most > range.least)
-    text += label(kLeft - 6, kTop + kRows, "end", number_text(range.least));
-  text += label(kLeft, kHeight - 6, "start", chart.unit_of_x + " " + std::to_string(chart.first));
-  if (last > chart.first) text += label(kWidth - kRight, kHeight - 6, "end", std::to_string(last));
+    text += label(kChartLeft - 6, kChartTop + kRows, "end", number_text(range.least));
+  text +=
+      label(kChartLeft, kHeight - 6, "start", chart.unit_of_x + " " + std::to_string(chart.first));
+  if (last > chart.first)
+    text += label(kWidth - kChartRight, kHeight - 6, "end", std::to_string(last));
   return text + lines_of(chart, range) + "</svg></figure>\n";
 }
 

@@ -157,6 +157,27 @@ TEST(Report, AddsTheLossesAndTheVerificationOfARun) {
   EXPECT_THAT(other.err, HasSubstr("is a result of neither run nor tune"));
 }
 
+TEST(Analyze, SaysWhatIdleTimeComesFromInTheEnd) {
+  // Stage 1 takes 3 ms where the others take 1: ranks 0 and 2 are idle for it.
+  const Folder folder;
+  const auto done = pipewright(
+      "analyze --schedule gpipe --pp 3 --micro-batches 4 --cost F=1ms:3ms:1ms,B=1ms:3ms:1ms --json",
+      folder);
+  ASSERT_EQ(done.status, 0) << done.err;
+  const json result = json::parse(done.out);
+  std::int64_t idle = 0, divided = 0;
+  for (const auto& [cause, ns] : result.at("bubbles").items()) idle += ns.get<std::int64_t>();
+  for (const auto& [cause, ns] : result.at("roots").items()) divided += ns.get<std::int64_t>();
+  EXPECT_EQ(divided, idle);
+  EXPECT_EQ(result.at("held_up_by").at(0).at("rank"), 1);
+  EXPECT_GT(result.at("held_up_by").at(0).at("imbalance_ns"), 0);
+  EXPECT_EQ(result.at("ranks").at(0).at("roots").at("fill_ns"), 0);
+  const auto text = pipewright(
+      "analyze --schedule gpipe --pp 3 --micro-batches 4 --cost F=1ms:3ms:1ms,B=1ms:3ms:1ms",
+      folder);
+  EXPECT_THAT(text.out, HasSubstr("what the idle time comes from in the end:"));
+}
+
 TEST(Report, TakesTheTracesOfSeveralRanksAsOneStepWithTheirClocksSetRight) {
   const Folder folder;
   folder.write("rank0.json", kineto_rank(0, 0));
@@ -172,6 +193,7 @@ TEST(Report, TakesTheTracesOfSeveralRanksAsOneStepWithTheirClocksSetRight) {
     EXPECT_THAT(page, HasSubstr("<h2>Clocks</h2>"));
     EXPECT_THAT(page, HasSubstr("messages ended before they began, by up to"));
     EXPECT_THAT(page, HasSubstr("<h2>Bubbles by cause</h2>"));
+    EXPECT_THAT(page, HasSubstr("<h2>Idle time by root</h2>"));
   }
   // Of one of the ranks alone, by its own number.
   const auto alone = pipewright("report rank1.json -o page.html --json", folder);
