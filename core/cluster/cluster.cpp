@@ -3,6 +3,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/cluster/collectives.hpp"
 #include "core/cluster/paddle.hpp"
 
@@ -64,7 +65,7 @@ PortSpec read_across(const JsonCursor& value, int nodes) {
 
 void require_few_devices(const JsonCursor& per_node, const Cluster& cluster) {
   if (static_cast<std::int64_t>(cluster.nodes) * cluster.devices_per_node > kMostDevices) {
-    per_node.fail("at most 65536 devices in all");
+    per_node.fail("at most " + std::to_string(kMostDevices) + " devices in all");
   }
 }
 
@@ -97,7 +98,7 @@ void read_kinds(const JsonCursor& list, Cluster& cluster) {
   const std::vector<JsonCursor> values = list.elements();
   std::int64_t nodes = 0;
   for (const JsonCursor& value : values) nodes += read_count(value.at("nodes"), 1, kMostDevices);
-  if (nodes > kMostDevices) list.fail("at most 65536 nodes in all");
+  if (nodes > kMostDevices) list.fail("at most " + std::to_string(kMostDevices) + " nodes in all");
   for (const JsonCursor& value : values) {
     NodeKind kind = read_kind(value, static_cast<int>(nodes), cluster.devices_per_node);
     if (!cluster.kinds.empty() && kind.device.kind != cluster.kinds.front().device.kind) {

@@ -8,13 +8,11 @@
 #include <vector>
 
 #include "core/base/json.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/costs/collective_model.hpp"
 #include "core/costs/costs.hpp"
 
 namespace pipewright {
-
-/// Of a cluster, a mesh or a job.
-inline constexpr int kMostDevices = 65536;
 
 struct DeviceSpec {
   std::string kind;   // "cpu" or "cuda"

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/cluster/cluster.hpp"
 
 namespace pipewright {
@@ -148,7 +149,7 @@ Mesh read_mesh(const JsonCursor& value) {
     mesh.shape.push_back(read_count(size, 1, kMostDevices));
     product *= mesh.shape.back();
     if (product > kMostDevices) {
-      shape.fail("a shape of at most 65536 devices in all");
+      shape.fail("a shape of at most " + std::to_string(kMostDevices) + " devices in all");
     }
   }
   if (mesh.shape.empty()) {

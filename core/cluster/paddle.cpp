@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/most_devices.hpp"
 
 namespace pipewright {
 namespace {
@@ -230,7 +231,7 @@ Cluster read_paddle_cluster(const JsonCursor& document) {
   if (machines.empty()) document.at("machines").fail("at least one machine");
   for (const JsonCursor& machine : machines) read_machine_devices(machine, reader);
   if (machines.size() * static_cast<std::size_t>(reader.gpus_per_machine) > kMostDevices) {
-    document.at("machines").fail("at most 65536 GPUs in all");
+    document.at("machines").fail("at most " + std::to_string(kMostDevices) + " GPUs in all");
   }
   std::vector<std::optional<double>> inside;
   for (const JsonCursor& machine : machines) inside.push_back(read_links(machine, reader));

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "core/base/error.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/base/suggest.hpp"
 #include "core/cluster/cluster.hpp"
 
@@ -71,7 +72,8 @@ std::vector<std::string_view> cluster_preset_names() {
 
 Cluster cluster_preset(std::string_view name, int devices) {
   if (devices < 0 || devices > kMostDevices) {
-    throw InputError("expected 1 to 65536 devices, found " + std::to_string(devices));
+    throw InputError("expected 1 to " + std::to_string(kMostDevices) + " devices, found " +
+                     std::to_string(devices));
   }
   if (name == "local-cpu") {
     return local_cpu(devices);

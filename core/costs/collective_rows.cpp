@@ -6,13 +6,13 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/base/trimmed.hpp"
 #include "core/base/words.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr int kMostMembers = 65536;
 constexpr std::size_t kMostRows = 10'000;
 constexpr double kLeastMicroseconds = 1e-3, kMostMicroseconds = 1e11;
 
@@ -23,8 +23,9 @@ CollectiveGroup packed(int members, int devices_per_node) {
 
 int members_of(const std::string& key, const JsonCursor& rows) {
   const auto members = number_of_word<int>(key);
-  if (!members || *members < 1 || *members > kMostMembers)
-    rows.fail("a number of GPUs from 1 to 65536 as the member's name");
+  if (!members || *members < 1 || *members > kMostDevices)
+    rows.fail("a number of GPUs from 1 to " + std::to_string(kMostDevices) +
+              " as the member's name");
   return *members;
 }
 
@@ -108,7 +109,7 @@ class NcclTestsReader {
       group.members += members;
       group.most_on_node = std::max(group.most_on_node, members);
     }
-    if (group.members < 1 || group.members > kMostMembers)
+    if (group.members < 1 || group.members > kMostDevices)
       fail("expected above the rows a line \"# Rank 0 ... on HOST device 0\" for each GPU");
     if (bytes == 0 || group.members == 1) return;
     if (rows_.size() == kMostRows) fail("expected at most 10000 rows in all");

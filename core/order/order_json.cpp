@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/order/call_faults.hpp"
 #include "core/order/call_json.hpp"
 #include "core/order/cells.hpp"
@@ -107,14 +108,14 @@ void read_groups(const JsonCursor& groups, Order& order) {
 
 void read_axes(const JsonCursor& axes, std::vector<MeshAxis>& into) {
   for (const auto& [name, devices] : axes.members()) {
-    const std::string fault = add_axis(name, devices.integer(1, std::int64_t{1} << 16), into);
+    const std::string fault = add_axis(name, devices.integer(1, kMostDevices), into);
     if (!fault.empty()) throw InputError(devices.file(), devices.pointer(), fault);
   }
 }
 
 void read_sharding(const JsonCursor& fields, Sharding& sharding) {
   for (const auto& [name, value] : fields.members()) {
-    const std::string fault = set_field(name, value.integer(1, 1 << 16), sharding);
+    const std::string fault = set_field(name, value.integer(1, kMostDevices), sharding);
     if (!fault.empty()) throw InputError(value.file(), value.pointer(), fault);
   }
 }

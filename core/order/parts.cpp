@@ -1,5 +1,7 @@
 #include "core/order/parts.hpp"
 
+#include "core/base/most_devices.hpp"
+
 #include <algorithm>
 #include <charconv>
 
@@ -114,7 +116,6 @@ std::string add_parts(std::string_view name, const std::vector<std::string>& tex
 }
 
 std::string add_axis(std::string name, std::int64_t devices, std::vector<MeshAxis>& mesh) {
-  constexpr std::int64_t kMostDevices = 65535;
   if (!is_call_name(name)) return in_quotes(name) + " is no name of an axis";
   if (axis_of(mesh, name) != nullptr) return "axis " + name + " is given twice";
   std::int64_t all = devices;

@@ -1,5 +1,7 @@
 #include "core/order/sharding.hpp"
 
+#include "core/base/most_devices.hpp"
+
 namespace pipewright {
 
 std::string set_field(std::string_view name, std::int64_t value, Sharding& sharding) {
@@ -9,7 +11,8 @@ std::string set_field(std::string_view name, std::int64_t value, Sharding& shard
     return "";
   }
   if (name == "groups") {
-    if (value < 1 || value > 65536) return "replicas form 1 to 65,536 groups";
+    if (value < 1 || value > kMostDevices)
+      return "replicas form 1 to " + std::to_string(kMostDevices) + " groups";
     sharding.groups = static_cast<int>(value);
     return "";
   }

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/cluster/cluster.hpp"
 #include "core/model/layers.hpp"
 

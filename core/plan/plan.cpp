@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/model/architecture_model.hpp"
 #include "core/order/cells.hpp"
 #include "core/order/comm_policy_json.hpp"
@@ -29,7 +30,7 @@ void read_mesh_part(const JsonCursor& document, Plan& plan) {
   const JsonCursor mesh = document.at("mesh");
   plan.mesh = read_mesh(mesh);
   for (const JsonCursor& device : mesh.at("devices").elements()) {
-    if (device.integer(0, kMostStages) >= plan.cluster.devices()) {
+    if (device.integer(0, kMostDevices - 1) >= plan.cluster.devices()) {
       device.fail("a device of the cluster, 0 to " + std::to_string(plan.cluster.devices() - 1));
     }
   }
@@ -309,7 +310,7 @@ void read_optional_parts(const JsonCursor& document, Plan& plan) {
     plan.sharding_stage = read_count(*sharding, 0, 3);
   }
   if (const auto degree = document.find("sharding_degree")) {
-    plan.sharding_degree = read_count(*degree, 1, 65536);
+    plan.sharding_degree = read_count(*degree, 1, kMostDevices);
     if (plan.replicas() % plan.sharding_degree != 0)
       degree->fail("a divisor of the " + std::to_string(plan.replicas()) +
                    " replicas (dp) of the plan");

@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/cluster/node_order.hpp"
 #include "core/order/comm_policy_json.hpp"
 #include "core/order/element_type.hpp"
@@ -216,10 +217,11 @@ std::vector<std::vector<int>> read_stage_replicas(const Fields& fields) {
 }
 
 void read_estimated(const Fields& fields, Strategy& strategy) {
-  strategy.mp_degree = read_numbers(fields, "mp_degree", 65536);
-  strategy.cp_degree = read_numbers(fields, "cp_degree", 65536);
-  strategy.ep_degree = read_numbers(fields, "ep_degree", 65536);
-  strategy.expert_tensor_parallel_size = read_numbers(fields, "expert_tensor_parallel_size", 65536);
+  strategy.mp_degree = read_numbers(fields, "mp_degree", kMostDevices);
+  strategy.cp_degree = read_numbers(fields, "cp_degree", kMostDevices);
+  strategy.ep_degree = read_numbers(fields, "ep_degree", kMostDevices);
+  strategy.expert_tensor_parallel_size =
+      read_numbers(fields, "expert_tensor_parallel_size", kMostDevices);
   strategy.use_sequence_parallel = read_flags(fields, "use_sequence_parallel");
   strategy.rank_order = read_alternatives(fields, "rank_order", [](const JsonCursor& value) {
     return read_choice<std::string>(
@@ -267,7 +269,7 @@ void read_sharding(const Fields& fields, Strategy& strategy) {
     strategy.unshard_lookahead = static_cast<int>(ahead->integer(0, 65535));
   const auto degree = fields.find("sharding_degree");
   if (!degree) return;
-  strategy.sharding_degree = static_cast<int>(degree->integer(1, 65536));
+  strategy.sharding_degree = static_cast<int>(degree->integer(1, kMostDevices));
   if (strategy.sharding_degree == 1) return;
   if (strategy.dp_degree.empty()) strategy.dp_degree = {"1"};
   for (std::string& groups : strategy.dp_degree)
@@ -373,7 +375,7 @@ Strategy read_strategy(const JsonCursor& value) {
   const Fields fields(value);
   Strategy strategy;
   strategy.pp_degree = read_numbers(fields, "pp_degree", 65536);
-  strategy.dp_degree = read_numbers(fields, "dp_degree", 65536);
+  strategy.dp_degree = read_numbers(fields, "dp_degree", kMostDevices);
   strategy.vpp_degree = read_numbers(fields, "vpp_degree", 65535);
   strategy.accumulate_steps = read_numbers(fields, "accumulate_steps", 1 << 20);
   strategy.micro_batch_size = read_numbers(fields, "micro_batch_size", 65536);

@@ -1,11 +1,10 @@
 #include "core/spmd/cluster_partition.hpp"
 
 #include "core/base/error.hpp"
+#include "core/base/most_devices.hpp"
 
 namespace pipewright::spmd {
 namespace {
-
-constexpr int kMostDevices = 1 << 20;
 
 /// The factors of a number that are no more than what they are multiplied with, ascending.
 std::vector<int> small_factors(int number) {
@@ -18,7 +17,8 @@ std::vector<int> small_factors(int number) {
 
 void require_devices(const DeviceMesh& mesh) {
   if (mesh.machines < 1 || mesh.devices < 1 || mesh.machines > kMostDevices / mesh.devices) {
-    throw InputError("expected 1 to 1048576 devices on one machine or more");
+    throw InputError("expected 1 to " + std::to_string(kMostDevices) +
+                     " devices on one machine or more");
   }
 }
 

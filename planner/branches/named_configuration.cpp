@@ -6,6 +6,7 @@
 
 #include "core/base/comma_list.hpp"
 #include "core/base/error.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/base/suggest.hpp"
 #include "core/model/tie.hpp"
 #include "planner/base/number_text.hpp"
@@ -16,8 +17,6 @@
 
 namespace pipewright::planner {
 namespace {
-
-constexpr int kMostDegree = 65536;  // of a degree, and of devices
 
 const std::vector<std::string_view> kKeys{"schedule",
                                           "tp",
@@ -44,9 +43,9 @@ std::optional<int> number_of(const Values& values, const char* key, int least = 
   if (found == values.end()) return std::nullopt;
   if (least == 0 && found->second == "0") return 0;
   const auto number = positive_integer(found->second);
-  if (!number || *number > kMostDegree) {
+  if (!number || *number > kMostDevices) {
     throw InputError(std::string(key) + " is a whole number from " + std::to_string(least) +
-                     " to " + std::to_string(kMostDegree) + ", found \"" + found->second + "\"");
+                     " to " + std::to_string(kMostDevices) + ", found \"" + found->second + "\"");
   }
   return number;
 }
@@ -193,9 +192,10 @@ std::string set_replicas(const Values& values, const Job& job, bool as_elsewhere
                         ? static_cast<int>(std::max<std::int64_t>(1, devices / of_replica))
                         : 1;
   }
-  const std::int64_t needed = of_replica * parallel.data;
-  if (needed > kMostDegree && !as_elsewhere)
-    throw InputError("a configuration of more than " + std::to_string(kMostDegree) + " devices");
+  // Too many already without replicas: their product may be no number.
+  const std::int64_t needed = of_replica > kMostDevices ? of_replica : of_replica * parallel.data;
+  if (needed > kMostDevices && !as_elsewhere)
+    throw InputError("a configuration of more than " + std::to_string(kMostDevices) + " devices");
   if (needed <= devices) return "";
   return "It needs " + std::to_string(needed) + " devices, and " + job.cluster.name + " has " +
          std::to_string(devices) + ".";

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "core/base/most_devices.hpp"
 #include "planner/branches/branch.hpp"
 #include "planner/branches/evaluation.hpp"
 #include "planner/configurations/rank_limits.hpp"

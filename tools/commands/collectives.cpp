@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/cluster/collectives.hpp"
 #include "core/costs/collective_fit.hpp"
 #include "tools/cli/arguments.hpp"

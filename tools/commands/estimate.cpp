@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/model/architecture_model.hpp"
 #include "core/plan/framework_json.hpp"
 #include "core/plan/job.hpp"

@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "core/base/error.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/order/order_json.hpp"
 #include "core/order/problems.hpp"
 #include "core/order/rows.hpp"

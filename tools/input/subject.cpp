@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/base/most_devices.hpp"
 #include "core/costs/action_times.hpp"
 #include "core/costs/cost_text.hpp"
 #include "core/order/order_json.hpp"
@@ -126,7 +127,7 @@ void read_order_subject(Subject& subject, const Arguments& arguments, const Comm
                         Purpose purpose, CostsOf whose = CostsOf::Stages) {
   const bool fragment = arguments.has("--fragment") || subject.order.fragment;
   subject.problems = problems_of(subject.order, fragment);
-  const int replicas = arguments.integer_or("--dp", 1, 65535, 1);
+  const int replicas = arguments.integer_or("--dp", 1, kMostDevices, 1);
   use_given_costs(subject, arguments, whose, replicas);
   const CostTable& costs = subject.costs;
   replicate_if_asked(subject, replicas);

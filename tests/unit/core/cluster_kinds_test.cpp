@@ -92,8 +92,8 @@ TEST(NodeKinds, RefusedAtTheirPlace) {
   EXPECT_EQ(pointer("/node_kinds", "[]"), "/node_kinds");
   EXPECT_EQ(pointer("/nodes", "3"), "/nodes");
   EXPECT_EQ(pointer("/node_kinds/0/nodes", "0"), "/node_kinds/0/nodes");
-  EXPECT_EQ(pointer("/node_kinds/0/nodes", "65536"), "/node_kinds");
-  EXPECT_EQ(pointer("/node_kinds/0/nodes", "60000"), "/devices_per_node");
+  EXPECT_EQ(pointer("/node_kinds/0/nodes", "1048576"), "/node_kinds");
+  EXPECT_EQ(pointer("/node_kinds/0/nodes", "600000"), "/devices_per_node");
   EXPECT_EQ(pointer("/node_kinds/0/device/kind", "\"cpu\""), "/node_kinds/1");
   EXPECT_EQ(pointer("/node_kinds/1/preset", "\"dgx-h10\""), "/node_kinds/1/preset");
   EXPECT_EQ(pointer("/node_kinds/1/preset", "\"local-cpu\""), "/node_kinds/1/preset");

@@ -267,7 +267,7 @@ TEST(Explain, WhatItDoesNotUnderstandIsNamed) {
   EXPECT_THROW(explained(job, "tp=many"), InputError);
   EXPECT_THROW(explained(job, "recompute=some"), InputError);
   EXPECT_THROW(explained(job, "tp=70000"), InputError);
-  EXPECT_THROW(explained(job, "tp=65536,pp=65536,cp=65536"), InputError);
+  EXPECT_THROW(explained(job, "tp=1048576,pp=1048576,cp=1048576"), InputError);
 }
 
 }  // namespace estimated_job_test

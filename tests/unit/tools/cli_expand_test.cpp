@@ -49,6 +49,22 @@ TEST(Expand, APlanWithReplicasAsWell) {
   EXPECT_EQ(result_of("simulate plan.json --expand", folder).at("devices").size(), 8U);
 }
 
+TEST(Expand, WithoutItOneReplicaStandsForAHundredThousandDevices) {
+  const Folder folder;
+  folder.write("job.json", R"({"schema": "pipewright.job/1", "model": "deepseek-v3",
+      "cluster": {"preset": "dgx-h100", "devices": 131072}, "global_batch": 32768,
+      "strategy": {"mp_degree": 8, "pp_degree": 16, "ep_degree": 64, "sharding_stage": 1,
+                   "micro_batch_size": 1, "schedule_mode": "1F1B"}})");
+  result_of("tune job.json -o plan.json --no-synthesis", folder);
+  const Json plan = Json::parse(read_text((folder.path() / "plan.json").string()));
+  EXPECT_EQ(plan.at("mesh").at("shape"), Json({16, 1024, 8}));
+  const Json simulated = result_of("simulate plan.json", folder);
+  EXPECT_EQ(simulated.at("makespan_ns"), plan.at("predicted").at("step_ns"));
+  ASSERT_EQ(simulated.at("ranks").size(), 16U);
+  for (const Json& rank : simulated.at("ranks")) EXPECT_EQ(rank.at("devices"), 8192);
+  EXPECT_EQ(result_of("check plan.json", folder).at("verdict"), "ok");
+}
+
 TEST(Expand, OneReplicaThatStandsForAllBecomesAllOfThem) {
   const Folder folder;
   const std::string job = PIPEWRIGHT_SOURCE_DIR "/examples/gpt3-175b-64.json";
