@@ -233,7 +233,8 @@ LoopSizes sizes_of(const Order& order) {
               order.placement.rank_of(StageId(s), MicroBatchId(0)) == RankId(s % ranks);
   }
   if (!in_loop)
-    refuse("it has two or more ranks, p, and stages r, p + r, ... on rank r, at least two of them");
+    refuse(
+        "it has p ranks, at least two, and stages r, p + r, ... on rank r, at least two of them");
   LoopSizes sizes{.ranks = ranks,
                   .chunks = chunks,
                   .micro_batches = order.micro_batches,

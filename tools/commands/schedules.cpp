@@ -227,7 +227,7 @@ int run_export(const Arguments& arguments, Session& session) {
   if (const auto exchange = asked_exchange(arguments)) {
     if (arguments.has("--comms"))
       throw InputError("--comms lists PyTorch's transfers and --megatron Megatron-LM's; give one");
-    order = planner::megatron_interleaved_list(order, *exchange);
+    order = megatron_list(order, *exchange);
   }
   if (arguments.has("--comms")) order = listed_actions(order, arguments, session);
   const bool as_json = arguments.text("--format") == "json";

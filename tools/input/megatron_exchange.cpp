@@ -1,5 +1,6 @@
 #include "tools/input/megatron_exchange.hpp"
 
+#include "core/base/error.hpp"
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
@@ -10,10 +11,9 @@ namespace {
 /// Of every replica of a plan's pipeline, as planner::order_of_plan() has it.
 Order list_of(const Subject& subject, planner::MegatronExchange exchange) {
   const Plan* plan = subject.plan();
-  if (plan == nullptr) return planner::megatron_interleaved_list(subject.order, exchange);
-  Order list = planner::replicate(
-      planner::megatron_interleaved_list(planner::pipeline_order(*plan), exchange),
-      plan->program_replicas());
+  if (plan == nullptr) return megatron_list(subject.order, exchange);
+  Order list = planner::replicate(megatron_list(planner::pipeline_order(*plan), exchange),
+                                  plan->program_replicas());
   list.parts = subject.order.parts;
   list.mesh = subject.order.mesh;
   return list;
@@ -37,6 +37,14 @@ std::optional<planner::MegatronExchange> asked_exchange(const Arguments& argumen
   const auto name = arguments.text("--megatron");
   if (!name) return std::nullopt;
   return planner::parse_megatron_exchange(*name);
+}
+
+Order megatron_list(const Order& order, planner::MegatronExchange exchange) {
+  try {
+    return planner::megatron_interleaved_list(order, exchange);
+  } catch (const InputError& refusal) {
+    throw InputError("--megatron " + std::string(to_string(exchange)) + ": " + refusal.what());
+  }
 }
 
 std::vector<sim::NamedPolicy> exchange_as_asked(const Arguments& arguments, Subject& subject) {
