@@ -219,22 +219,19 @@ class LoopOfRank {
   throw InputError("Megatron-LM's interleaved loop does not run this order: " + why);
 }
 
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
 /// The sizes that the order shows, before its lists are compared.
 LoopSizes sizes_of(const Order& order) {
   if (!holds_computations_alone(order) || !order.parts.empty())
     refuse("it has transfers, collectives or parts of its own; give the computations alone");
+  if (order.placement.looks_at_micro_batch())
+    refuse("a stage stands on several ranks; give one of its pipelines");
   const int ranks = order.rank_count();
   const int chunks = ranks < 2 ? 0 : order.stages() / ranks;
   bool in_loop = chunks >= 2 && order.stages() % ranks == 0;
-  for (int s = 0; in_loop && s < order.stages(); ++s) {
-    in_loop = !order.placement.looks_at_micro_batch() &&
-              order.placement.rank_of(StageId(s), MicroBatchId(0)) == RankId(s % ranks);
-  }
+  for (int s = 0; in_loop && s < order.stages(); ++s)
+    in_loop = order.placement.rank_of(StageId(s), MicroBatchId(0)) == RankId(s % ranks);
   if (!in_loop)
-    refuse(
-        "it has p ranks, at least two, and stages r, p + r, ... on rank r, at least two of them");
+    refuse("it wants p ranks, two or more, with stages r, p + r, ... on rank r, two or more");
   LoopSizes sizes{.ranks = ranks,
                   .chunks = chunks,
                   .micro_batches = order.micro_batches,
@@ -246,10 +243,9 @@ LoopSizes sizes_of(const Order& order) {
   }
   const int rest = sizes.group == 0 ? 0 : order.micro_batches % sizes.group;
   if (sizes.group < ranks || (rest > 0 && rest < ranks)) {
-    refuse("its groups of micro-batches, the last one too, have at least as many as there are " +
-           std::string("ranks, ") + std::to_string(ranks) + "; rank 0 computes stage 0 for " +
-           std::to_string(sizes.group) + " of " + std::to_string(order.micro_batches) +
-           " before another stage");
+    refuse("it wants groups of at least as many micro-batches as ranks, " + std::to_string(ranks) +
+           ", the last one too; rank 0 computes stage 0 for " + std::to_string(sizes.group) +
+           " of " + std::to_string(order.micro_batches) + " before another stage");
   }
   return sizes;
 }
@@ -266,8 +262,9 @@ void require_same(const std::vector<Cell>& asked, const std::vector<Cell>& list,
   add_computations(list, theirs);
   const auto [mine, its] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
   if (mine == ours.end() && its == theirs.end()) return;
-  refuse(rank_text(rank) + " computes " + (mine == ours.end() ? "nothing more" : to_string(*mine)) +
-         " where the loop computes " + (its == theirs.end() ? "nothing more" : to_string(*its)));
+  refuse("rank " + std::to_string(rank) + " computes " +
+         (mine == ours.end() ? "nothing more" : to_string(*mine)) + " where the loop computes " +
+         (its == theirs.end() ? "nothing more" : to_string(*its)));
 }
 
 }  // namespace

@@ -155,7 +155,7 @@ def chunks_of(rank, ranks, chunks, config=None):
     return [Chunk(chunk) for chunk in range(chunks)]
 
 
-def run_loop(rank, ranks, chunks, micro_batches, group, exchange, deallocate=False):
+def run_loop(rank, ranks, chunks, micro_batches, group, exchange, forward_only=False, deallocate=False):
     """The loop on one rank, whose process group is there; its chunks, with their gradients. gloo does not keep what it sends:
     there nothing may be deallocated."""
     import torch
@@ -189,6 +189,7 @@ def run_loop(rank, ranks, chunks, micro_batches, group, exchange, deallocate=Fal
             num_microbatches=micro_batches,
             seq_length=1,
             micro_batch_size=1,
+            forward_only=forward_only,
         )
     finally:
         parallel_state.destroy_model_parallel()
@@ -317,32 +318,42 @@ def difference(theirs, ours, rank, ranks, exchange, waits_early):
     return None
 
 
-def list_of(command, sizes, exchange, group):
+def list_of(command, sizes, group, exchange, forward_only):
     """The rows of our list, or None where it is refused."""
     ranks, chunks, micro_batches = sizes
-    words = f"schedules export interleaved -p {ranks} -v {chunks} -m {micro_batches} --param group={group} --megatron {exchange} -q"
-    done = subprocess.run([command, *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    return done.stdout.splitlines() if done.returncode == 0 else None
+    words = f"schedules export interleaved -p {ranks} -v {chunks} -m {micro_batches} --param group={group} -q".split()
+    more = [] if forward_only else ["--megatron", exchange]
+    done = subprocess.run([command, *words, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0 or not forward_only:
+        return done.stdout.splitlines() if done.returncode == 0 else None
+    words = ["simulate", "-", "--megatron", exchange, "--emit-order", "--json", "-q"]
+    forwards = re.sub(r"\d+B\d+", "", done.stdout)
+    done = subprocess.run([command, *words], input=forwards, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return [",".join(row) for row in json.loads(done.stdout)["order"]] if done.returncode == 0 else None
 
 
 def cases():
-    """((ranks, chunks, micro-batches), group): every group from p - 1 on, whether or not the loop takes it."""
+    """((ranks, chunks, micro-batches), group, exchange, forward_only): every group from p - 1 on, whether or not the loop
+    takes it, for trainings; some for forwards alone."""
     for ranks, chunks in [(2, 2), (2, 3), (3, 2), (3, 3), (4, 2), (5, 2)]:
         for micro_batches in range(ranks, 2 * ranks + 3):
             for group in range(ranks - 1, micro_batches + 1):
-                yield (ranks, chunks, micro_batches), group
+                for exchange in EXCHANGES:
+                    yield (ranks, chunks, micro_batches), group, exchange, False
+    for sizes, exchange in itertools.product([(2, 2, 5, 5), (3, 2, 7, 4), (4, 3, 6, 6)], EXCHANGES):
+        yield sizes[:3], sizes[3], exchange, True
 
 
 def compare(command, now):
     """Counts of what was compared; None after the first difference, which it prints."""
-    counts = {"lists compared": 0, "sizes refused by both": 0, "lists in which a receive may be waited for early": 0}
-    for (sizes, group), exchange in itertools.product(cases(), EXCHANGES):
-        ours = list_of(command, sizes, exchange, group)
+    counts = {"lists compared": 0, "of forwards alone": 0, "sizes refused by both": 0, "lists in which a receive may be waited for early": 0}
+    for sizes, group, exchange, forward_only in cases():
+        ours = list_of(command, sizes, group, exchange, forward_only)
         for rank in range(sizes[0]):
-            early = exchange == "overlap" and rank == 0 and group > sizes[0]
+            early = exchange == "overlap" and rank == 0 and group > sizes[0] and not forward_only
             problem = None
             try:
-                theirs = record_rank(now, rank, *sizes, group, exchange)
+                theirs = record_rank(now, rank, *sizes, group, exchange, forward_only)
             except (ValueError, RuntimeError) as error:
                 if ours is None:
                     counts["sizes refused by both"] += 1
@@ -355,6 +366,7 @@ def compare(command, now):
                 print(f"{sizes}, group {group}, {exchange}, rank {rank}: {problem}")
                 return None
             counts["lists compared"] += 1
+            counts["of forwards alone"] += forward_only
             counts["lists in which a receive may be waited for early"] += early
     return counts
 

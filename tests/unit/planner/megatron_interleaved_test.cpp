@@ -9,6 +9,7 @@
 #include "core/program/lower.hpp"
 #include "planner/export/megatron_interleaved.hpp"
 #include "planner/export/stock_verdicts.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/chunk_turns.hpp"
 #include "planner/schedules/registry.hpp"
@@ -139,6 +140,8 @@ TEST(MegatronInterleaved, RefusesWhatTheLoopDoesNotRun) {
               ThrowsMessage<InputError>(HasSubstr("at least as many")));
   EXPECT_THAT(refusal(make_order("looped-bfs", {2, 4, 2})),
               ThrowsMessage<InputError>(HasSubstr("where the loop computes")));
+  EXPECT_THAT(refusal(replicate(interleaved(2, 2, 4, 2), 2)),
+              ThrowsMessage<InputError>(HasSubstr("on several ranks")));
   EXPECT_THAT(refusal(with_transfers(interleaved(2, 2, 4, 2))),
               ThrowsMessage<InputError>(HasSubstr("transfers")));
   Order short_of_one = interleaved(2, 2, 4, 2);
