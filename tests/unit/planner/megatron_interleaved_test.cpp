@@ -57,10 +57,10 @@ TEST(MegatronInterleaved, FlushesWithoutWaitingForWhatItSent) {
   EXPECT_THAT(list, HasSubstr("1RECV_F0,HOST_SYNC,1RECV_F1,1F0,1SEND_F0,3RECV_F0,1F1"));
 }
 
-/// Every size of up to five ranks, with every group that the loop takes.
+/// Every size of up to six ranks, with every group that the loop takes.
 template <class Visit>
 void for_each_size(Visit visit) {
-  for (int p = 2; p <= 5; ++p) {
+  for (int p = 2; p <= 6; ++p) {
     for (int v = 2; v <= 3; ++v) {
       for (int m = p; m <= 2 * p + 3; ++m) {
         for (int group = p; group <= m; ++group) {
