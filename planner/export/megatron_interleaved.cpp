@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
