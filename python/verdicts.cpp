@@ -25,7 +25,7 @@ VerdictObject check_order(const GivenOrder& given, std::optional<PolicyWord> pol
   const CostTable costs = costs_of({{}, {}, message_bytes}, given.order.stages()).table;
   const LowerOptions options{.fragment = given.fragment};
   if (policy) return judged(lower(given.order, policy_of(*policy), options), costs, given.problems);
-  const sim::StockJudgements all =
+  const sim::Judgements all =
       sim::judge_as_torch(given.order, options, given.problems, costs, heed_signals);
   VerdictObject verdict = verdict_on(all.program, all.worst().report, given.problems);
   verdict.policy = policy_text(all.program.policy, all.worst().policy);

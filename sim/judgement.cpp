@@ -52,34 +52,47 @@ CommPolicy judged_policy(const Order& order, CommPolicy policy, bool fragment) {
   return policy;
 }
 
-const Judgement& StockJudgements::worst() const {
+const Judgement& Judgements::worst() const {
   return *std::max_element(all.begin(), all.end(), [](const Judgement& a, const Judgement& b) {
     return badness(a.report.verdict) < badness(b.report.verdict);
   });
 }
 
-StockJudgements judge_as_torch(const Order& order, const LowerOptions& options,
-                               const std::vector<std::string>& problems, const CostTable& costs,
-                               const Pulse& pulse) {
-  StockJudgements judged;
+Judgements judge_under(const std::vector<NamedPolicy>& policies, const Order& order,
+                       const LowerOptions& options, const std::vector<std::string>& problems,
+                       const CostTable& costs, const Pulse& pulse) {
+  Judgements judged;
   int worst_badness = -1;
-  for (const std::string_view name : stock_torch_presets()) {
-    const CommPolicy& preset = comm_policy_preset(name);
-    const auto known = std::ranges::find_if(judged.all, [&](const Judgement& earlier) {
-      return read_alike(order, preset, comm_policy_preset(earlier.policy));
-    });
-    if (known != judged.all.end()) {
-      judged.all.push_back({std::string(name), WaitReport(known->report)});
+  for (std::size_t k = 0; k < policies.size(); ++k) {
+    const std::string& name = policies[k].name;
+    const CommPolicy& policy = policies[k].policy;
+    const auto known = std::find_if(
+        policies.begin(), policies.begin() + static_cast<std::ptrdiff_t>(k),
+        [&](const NamedPolicy& earlier) { return read_alike(order, policy, earlier.policy); });
+    if (known != policies.begin() + static_cast<std::ptrdiff_t>(k)) {
+      const auto& same = judged.all[static_cast<std::size_t>(known - policies.begin())];
+      judged.all.push_back({name, WaitReport(same.report)});
       continue;
     }
-    Program program = lower(order, judged_policy(order, preset, options.fragment), options);
-    judged.all.push_back({std::string(name), judge(problems, program, costs, pulse)});
+    Program program = lower(order, policy, options);
+    judged.all.push_back({name, judge(problems, program, costs, pulse)});
     const int bad = badness(judged.all.back().report.verdict);
     if (bad <= worst_badness) continue;
     worst_badness = bad;
     judged.program = std::move(program);
   }
   return judged;
+}
+
+Judgements judge_as_torch(const Order& order, const LowerOptions& options,
+                          const std::vector<std::string>& problems, const CostTable& costs,
+                          const Pulse& pulse) {
+  std::vector<NamedPolicy> policies;
+  for (const std::string_view name : stock_torch_presets()) {
+    policies.push_back(
+        {std::string(name), judged_policy(order, comm_policy_preset(name), options.fragment)});
+  }
+  return judge_under(policies, order, options, problems, costs, pulse);
 }
 
 }  // namespace pipewright::sim

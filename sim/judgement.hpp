@@ -28,16 +28,26 @@ WaitReport judge(const std::vector<std::string>& problems, const Program& progra
 /// holds calls alone, or makes groups, connections that are made at their first use.
 CommPolicy judged_policy(const Order& order, CommPolicy policy, bool fragment);
 
-/// One judgement for each way in which stock PyTorch may run the order.
-struct StockJudgements {
+struct NamedPolicy {
+  std::string name;
+  CommPolicy policy;
+};
+
+/// One judgement for each way in which an order may be run.
+struct Judgements {
   std::vector<Judgement> all;
   /// Under the worst of them (invalid, mismatch, deadlock, ok), of several under the first.
   Program program;
 
   const Judgement& worst() const;
 };
-StockJudgements judge_as_torch(const Order& order, const LowerOptions& options,
-                               const std::vector<std::string>& problems, const CostTable& costs,
-                               const Pulse& pulse = {});
+/// Under each of the policies, of which there is one at least.
+Judgements judge_under(const std::vector<NamedPolicy>& policies, const Order& order,
+                       const LowerOptions& options, const std::vector<std::string>& problems,
+                       const CostTable& costs, const Pulse& pulse = {});
+/// As stock PyTorch may run it.
+Judgements judge_as_torch(const Order& order, const LowerOptions& options,
+                          const std::vector<std::string>& problems, const CostTable& costs,
+                          const Pulse& pulse = {});
 
 }  // namespace pipewright::sim

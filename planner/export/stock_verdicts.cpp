@@ -1,46 +1,87 @@
 #include "planner/export/stock_verdicts.hpp"
 
+#include "core/base/error.hpp"
 #include "core/program/lower.hpp"
 #include "planner/export/export.hpp"
+#include "planner/export/megatron_interleaved.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
 namespace {
 
-struct Framework {
-  std::string_view name;
-  std::vector<std::string_view> presets;
+/// One way in which a framework runs an order.
+struct Way {
+  std::string name;
+  Order list;
+  CommPolicy policy;
 };
 
-Framework framework_of(std::string_view format) {
-  if (format == "pytorch-csv" || format == "torchtitan") return {"PyTorch", stock_torch_presets()};
-  if (format == "megatron") return {"Megatron-LM", {"megatron-even-odd", "megatron-batched"}};
-  return {};
+/// What a framework does as it is installed, and the flag of check that says why it does not end.
+struct Framework {
+  std::string_view name, flag;
+  std::vector<Way> ways;
+};
+
+Framework under_presets(std::string_view name, const std::vector<std::string_view>& presets,
+                        const Order& order) {
+  Framework framework{name, "--preset NAME", {}};
+  for (const std::string_view preset : presets)
+    framework.ways.push_back({std::string(preset), order, comm_policy_preset(preset)});
+  return framework;
+}
+
+/// By its flags; without overlap it wants more than two ranks. Its groups are made without a
+/// device.
+Framework megatron_interleaved(const Order& order) {
+  Framework framework{"Megatron-LM", "--megatron EXCHANGE", {}};
+  for (const auto exchange :
+       {MegatronExchange::Overlap, MegatronExchange::WarmupFlush, MegatronExchange::Batched}) {
+    if (exchange == MegatronExchange::Batched && order.rank_count() == 2) continue;
+    framework.ways.push_back(
+        {"--megatron " + std::string(to_string(exchange)),
+         megatron_interleaved_list(order, exchange),
+         megatron_interleaved_policies(exchange, order.rank_count()).front().policy});
+  }
+  return framework;
+}
+
+/// Throws InputError where the framework does not run the order.
+Framework framework_of(bool is_megatron, const Order& order) {
+  if (!is_megatron) return under_presets("PyTorch", stock_torch_presets(), order);
+  if (order.stages() > order.rank_count()) return megatron_interleaved(order);
+  return under_presets("Megatron-LM", {"megatron-even-odd", "megatron-batched"}, order);
+}
+
+std::string list_of_bad(const Framework& framework, const CostTable& costs) {
+  std::string list;
+  for (const Way& way : framework.ways) {
+    const Verdict verdict = sim::check(lower(way.list, way.policy), costs).verdict;
+    if (verdict == Verdict::Ok) continue;
+    list += (list.empty() ? "" : ", ") + std::string(to_string(verdict)) + " under " + way.name;
+  }
+  return list;
 }
 
 }  // namespace
 
 std::vector<std::string> stock_verdicts(const Plan& plan, std::string_view format) {
-  const Framework framework = framework_of(format);
-  if (framework.presets.empty() || plan.ranks() < 2) return {};
-  // Interleaved, Megatron-LM posts the receive of its next forward with the send of the last one,
-  // earlier than both of its presets.
-  const bool interleaved = plan.stages.size() > static_cast<std::size_t>(plan.ranks());
-  if (format == "megatron" && interleaved) return {};
+  const bool is_megatron = format == "megatron";
+  const bool is_pytorch = format == "pytorch-csv" || format == "torchtitan";
+  if ((!is_megatron && !is_pytorch) || plan.ranks() < 2) return {};
   const Order order = pipeline_order(plan);
-  std::string list;
-  for (const std::string_view preset : framework.presets) {
-    const Verdict verdict =
-        sim::check(lower(order, comm_policy_preset(preset)), plan.costs).verdict;
-    if (verdict == Verdict::Ok) continue;
-    list += (list.empty() ? "" : ", ") + std::string(to_string(verdict)) + " under " +
-            std::string(preset);
+  Framework framework;
+  try {
+    framework = framework_of(is_megatron, order);
+  } catch (const InputError& refusal) {
+    return {refusal.what()};
   }
+  const std::string list = list_of_bad(framework, plan.costs);
   if (list.empty()) return {};
   return {"this plan's order does not end as stock " + std::string(framework.name) +
           " communicates: " + list +
-          "; the plan itself is for the policy that it names (check FILE --preset NAME says why)"};
+          "; the plan itself is for the policy that it names (check FILE " +
+          std::string(framework.flag) + " says why)"};
 }
 
 std::vector<std::string> stock_verdicts(const Plan& plan) {

@@ -9,10 +9,10 @@
 
 namespace pipewright::planner {
 
-/// A sentence where the order of one replica of the plan hangs, or takes wrong tensors, under a
-/// preset of the framework that reads the export format ("pytorch-csv", "torchtitan": PyTorch;
-/// "megatron", which has none for interleaved plans). Empty where it ends under all of them, and
-/// for other formats.
+/// A sentence where the order of one replica of the plan hangs, or takes wrong tensors, as the
+/// framework that reads the export format ("pytorch-csv", "torchtitan": PyTorch; "megatron")
+/// communicates, or is not what it runs. Empty where it ends in all of its ways, and for other
+/// formats.
 std::vector<std::string> stock_verdicts(const Plan& plan, std::string_view format);
 
 /// The same for all formats that can write the plan; what no format writes runs nowhere else.

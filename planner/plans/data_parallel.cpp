@@ -46,6 +46,7 @@ Order replicate(const Order& pipeline, int replicas) {
   }
   Order all;
   all.micro_batches = pipeline.micro_batches * replicas;
+  all.calls = pipeline.calls;
   all.placement = placement_of(pipeline, replicas);
   for (int d = 0; d < replicas; ++d) {
     for (const auto& cells : pipeline.ranks) {

@@ -40,4 +40,11 @@ class ChunkTurns {
   std::int64_t round_;  // actions of one kind in a full group
 };
 
+/// Of interleaved 1F1B: how many of a rank's `forwards` it computes before the first one that a
+/// backward follows.
+inline std::int64_t interleaved_warm_up(int ranks, int rank, int chunks, int group,
+                                        std::int64_t forwards) {
+  return std::min(std::int64_t{chunks - 1} * group + 2 * (ranks - 1 - rank), forwards);
+}
+
 }  // namespace pipewright::planner

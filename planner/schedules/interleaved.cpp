@@ -45,7 +45,7 @@ void write_interleaved_rank(const ScheduleRequest& request, int group, int rank,
                             std::vector<Cell>& cells) {
   const int p = request.ranks, v = request.chunks;
   const int total = request.micro_batches * v;
-  const int ahead = std::min((v - 1) * group + 2 * (p - 1 - rank), total);
+  const int ahead = static_cast<int>(interleaved_warm_up(p, rank, v, group, total));
   const ChunkTurns turns(request.micro_batches, v, group);
   const auto forward = [&](int k) {
     const ChunkTurn turn = turns.forward(k);

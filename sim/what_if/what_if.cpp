@@ -1,6 +1,7 @@
 #include "sim/what_if/what_if.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "sim/what_if/path_shares.hpp"
@@ -130,6 +131,15 @@ WhatIf what_if(const TimedProgram& program, const Timeline& as_it_is, std::vecto
 
 std::vector<WhatIf> what_ifs(const TimedProgram& program, const Timeline& as_it_is) {
   return WhatIfs(program, as_it_is).run();
+}
+
+std::vector<WhatIf> answers(const TimedProgram& program, const Timeline& as_it_is,
+                            std::vector<std::vector<Change>> asked, bool what_ifs_too) {
+  WhatIfs questions(program, as_it_is);
+  std::vector<WhatIf> found;
+  for (std::vector<Change>& changes : asked) found.push_back(questions.answer(std::move(changes)));
+  if (what_ifs_too) std::ranges::move(questions.run(), std::back_inserter(found));
+  return found;
 }
 
 }  // namespace pipewright::sim

@@ -26,4 +26,9 @@ WhatIf what_if(const TimedProgram& program, const Timeline& as_it_is, std::vecto
 /// as fast as that. `as_it_is`: the simulated timeline, which has ended. Some 15 to 50 simulations.
 std::vector<WhatIf> what_ifs(const TimedProgram& program, const Timeline& as_it_is);
 
+/// what_if() of each that is asked, then, where wanted, what_ifs(). The critical path is found
+/// once.
+std::vector<WhatIf> answers(const TimedProgram& program, const Timeline& as_it_is,
+                            std::vector<std::vector<Change>> asked, bool what_ifs_too);
+
 }  // namespace pipewright::sim

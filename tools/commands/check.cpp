@@ -13,6 +13,7 @@
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/input/expanded.hpp"
+#include "tools/input/megatron_exchange.hpp"
 #include "tools/input/memory_limit.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/output/fix_text.hpp"
@@ -32,10 +33,15 @@ bool names_no_policy(const Subject& subject, const Arguments& arguments) {
 }
 
 /// One judgement; of an order without a policy one for each way in which stock PyTorch may run it,
-/// and the subject is left under the worst of them.
-sim::StockJudgements judgements_of(Subject& subject, bool as_torch) {
-  sim::StockJudgements judged;
-  if (as_torch) {
+/// of Megatron-LM's list one for each of its policies. The subject is left under the worst of them.
+sim::Judgements judgements_of(Subject& subject, bool as_torch,
+                              const std::vector<sim::NamedPolicy>& megatron) {
+  sim::Judgements judged;
+  if (!megatron.empty()) {
+    judged = sim::judge_under(megatron, subject.order, subject.lowering, subject.problems,
+                              subject.costs);
+    subject.program = std::move(judged.program);
+  } else if (as_torch) {
     judged = sim::judge_as_torch(subject.order, subject.lowering, subject.problems, subject.costs);
     subject.program = std::move(judged.program);
   } else {
@@ -121,10 +127,17 @@ bool accept_fix(const Arguments& arguments, const Subject& subject, const planne
 int run_check(const Arguments& arguments, Session& session) {
   if (arguments.has("--out") && !arguments.has("--fix"))
     throw InputError("--out belongs to --fix: it writes what was fixed");
+  if (arguments.has("--fix") && arguments.has("--megatron"))
+    throw InputError(
+        "--fix changes what ranks do, and Megatron-LM's loop does what --megatron says");
   Subject subject = read_subject(arguments, Purpose::Judge, session);
-  if (subject.problems.empty()) expand_if_asked(arguments, subject);
-  const bool as_torch = names_no_policy(subject, arguments);
-  const sim::StockJudgements judged = judgements_of(subject, as_torch);
+  std::vector<sim::NamedPolicy> megatron;
+  if (subject.problems.empty()) {
+    megatron = exchange_as_asked(arguments, subject);
+    expand_if_asked(arguments, subject);
+  }
+  const bool as_torch = megatron.empty() && names_no_policy(subject, arguments);
+  const sim::Judgements judged = judgements_of(subject, as_torch, megatron);
   const std::vector<sim::Judgement>& all = judged.all;
   const WaitReport& report = judged.worst().report;
   draw(subject, arguments, session);
@@ -149,7 +162,7 @@ int run_check(const Arguments& arguments, Session& session) {
     return good ? kDone : kAnswerIsNo;
   }
   const Terminal& terminal = session.terminal();
-  if (as_torch) session.print(wrapped(verdicts_text(all), terminal.width, 0));
+  if (all.size() > 1) session.print(wrapped(verdicts_text(all), terminal.width, 0));
   session.print(wrapped(subject.title, terminal.width, 0));
   session.print(wrapped("policy " + policy_text(subject.program.policy, judged.worst().policy),
                         terminal.width, 0));
@@ -157,7 +170,8 @@ int run_check(const Arguments& arguments, Session& session) {
   for (const auto& note : notes) session.print(wrapped("note: " + note, terminal.width, 0));
   if (matrix) {
     session.print(matrix_text(subject, terminal));
-  } else if (!names_policy(arguments) && subject.plan() == nullptr && subject.problems.empty()) {
+  } else if (!names_policy(arguments) && megatron.empty() && subject.plan() == nullptr &&
+             subject.problems.empty()) {
     session.print(other_policies(subject, terminal));
   }
   if (fixed) session.print(fix_text(*fixed, terminal));
@@ -187,12 +201,14 @@ Command check_command() {
        "where is it safe, and with what credit?"},
       {"check --schedule paddle-vpp --jobs fused -p 4 -m 8 -v 2",
        "a hang that really happened; exits with 1"},
+      {"check -s interleaved -p 4 -m 8 -v 2 --megatron overlap", "and in Megatron-LM?"},
       {"check examples/order.csv --channel rank --post deferred --fix -o fixed.csv",
        "an order that hangs, and its fix"},
   };
   command.positionals = {subject_file()};
   command.flags = subject_flags();
   command.flags.push_back(expand_flag());
+  command.flags.push_back(megatron_flag());
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : fix_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back(

@@ -12,6 +12,7 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/input/megatron_exchange.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/synthesis.hpp"
 #include "tools/output/timeline_text.hpp"
@@ -223,6 +224,11 @@ int run_export(const Arguments& arguments, Session& session) {
   if (arguments.has("--torch") && !arguments.has("--comms")) {
     throw InputError("--torch says what --comms writes; give --comms beside it");
   }
+  if (const auto exchange = asked_exchange(arguments)) {
+    if (arguments.has("--comms"))
+      throw InputError("--comms lists PyTorch's transfers and --megatron Megatron-LM's; give one");
+    order = megatron_list(order, *exchange);
+  }
   if (arguments.has("--comms")) order = listed_actions(order, arguments, session);
   const bool as_json = arguments.text("--format") == "json";
   const std::string file = as_json ? to_text(to_json(order)) : write_order_csv(order);
@@ -309,6 +315,7 @@ Command order_export_command() {
                "given)",
        .choices = {"2.13", "2.15", "none"},
        .checked = true});
+  command.flags.push_back(megatron_flag("Output"));
   command.flags.push_back({.group = "Output",
                            .name = "--out",
                            .argument = "FILE",

@@ -8,6 +8,7 @@
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/input/expanded.hpp"
+#include "tools/input/megatron_exchange.hpp"
 #include "tools/input/memory_limit.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/synthesis.hpp"
@@ -43,7 +44,7 @@ void print_head(const Subject& subject, const Arguments& arguments, Session& ses
   session.print(painted(session.terminal(), Ink::Bold, wrapped(subject.title, width, 0)));
   session.print(wrapped(subject.costs_text, width, 0));
   std::string policy = "policy " + policy_text(subject.program.policy);
-  if (!names_policy(arguments) && subject.plan() == nullptr) {
+  if (!names_policy(arguments) && !asked_exchange(arguments) && subject.plan() == nullptr) {
     policy += ": the papers' model, taken because no policy is named";
   }
   session.print(wrapped(policy, width, 0));
@@ -121,6 +122,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
     report.verdict = Verdict::Invalid;
     return print_verdict(subject, report, session);
   }
+  exchange_as_asked(arguments, subject);
   const int expanded = expand_if_asked(arguments, subject);
   // The Program says it all; of many micro-batches the order is as large.
   if (!arguments.has("--emit-order")) subject.order = {};
@@ -191,6 +193,7 @@ Command simulate_command() {
   command.positionals = {subject_file()};
   command.flags = subject_flags();
   command.flags.push_back(expand_flag());
+  command.flags.push_back(megatron_flag());
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : drawn_steps_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : what_if_flags()) command.flags.push_back(std::move(flag));

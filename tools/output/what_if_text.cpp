@@ -1,7 +1,5 @@
 #include "tools/output/what_if_text.hpp"
 
-#include <iterator>
-
 #include "core/base/error.hpp"
 #include "tools/cli/figures.hpp"
 #include "tools/cli/table.hpp"
@@ -63,18 +61,16 @@ WhatIfs what_ifs_of(const Program& program, const CostTable& costs, const Timeli
   WhatIfs what_ifs{.makespan_ns = timeline.makespan_ns};
   if (!asks_what_if(arguments) && program.code.size() > kAMoment) return what_ifs;
   const sim::TimedProgram timed(program, costs);
+  std::vector<std::vector<sim::Change>> asked;
   for (const std::string& text : arguments.all(kSuppose)) {
-    std::vector<sim::Change> changes = sim::parse_changes(text, kSuppose);
-    for (const sim::Change& change : changes) {
+    asked.push_back(sim::parse_changes(text, kSuppose));
+    for (const sim::Change& change : asked.back()) {
       if (const std::string why = timed.fault_of(change); !why.empty())
         throw InputError(std::string(kSuppose) + " \"" + to_string(change) + "\": " + why);
     }
-    what_ifs.rows.push_back(sim::what_if(timed, timeline, std::move(changes)));
   }
-  if (arguments.has("--what-if") || !asks_what_if(arguments)) {
-    std::vector<sim::WhatIf> ranked = sim::what_ifs(timed, timeline);
-    std::move(ranked.begin(), ranked.end(), std::back_inserter(what_ifs.rows));
-  }
+  what_ifs.rows = sim::answers(timed, timeline, std::move(asked),
+                               arguments.has("--what-if") || !asks_what_if(arguments));
   return what_ifs;
 }
 

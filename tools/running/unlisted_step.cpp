@@ -28,7 +28,8 @@ const char* lists_actions(const Arguments& arguments) {
 /// Costs of single actions, replicas and whole files are simulated as they are.
 bool asks_for_the_long_way(const Arguments& arguments) {
   if (!arguments.has("--schedule") || !arguments.positionals().empty()) return true;
-  for (const char* flag : {"--costs", "--dp", "--samples", "--expand", "--fragment"}) {
+  for (const char* flag :
+       {"--costs", "--dp", "--samples", "--expand", "--fragment", "--megatron"}) {
     if (arguments.has(flag)) return true;
   }
   return false;

@@ -151,16 +151,40 @@ TEST(Verdicts, APlanKeepsItsPolicyAndExportWarnsWhereStockPyTorchHangs) {
   EXPECT_EQ(pipewright("check o.csv", folder).status, 1);
 }
 
-TEST(Verdicts, AnInterleavedPlanIsNotJudgedByMegatronsOtherExchange) {
+TEST(Verdicts, AnInterleavedPlanIsJudgedByMegatronsOwnList) {
   const Folder folder;
   folder.write("job.json", R"({"schema": "pipewright.job/1", "model": "llama3-8b",
     "cluster": {"preset": "dgx-h100", "devices": 16}, "global_batch": 64, "strategy": {
       "pp_degree": 4, "mp_degree": 1, "schedule_mode": "Interleaved1F1B", "vpp_degree": 2}})");
   ASSERT_EQ(pipewright("tune job.json -o plan.json", folder).status, 0);
   EXPECT_NE(pipewright("check plan.json --preset megatron-batched", folder).status, 0);
+  const auto checked = pipewright("check plan.json --megatron overlap --json", folder);
+  EXPECT_EQ(checked.status, 0) << checked.err;
+  EXPECT_EQ(json::parse(checked.out).at("verdicts"),
+            json::parse(R"({"lazy": "ok", "eager": "ok"})"));
   const auto exported = pipewright("export plan.json --format megatron", folder);
   EXPECT_EQ(exported.status, 0);
   EXPECT_THAT(exported.err, Not(HasSubstr("does not end as stock Megatron-LM")));
+}
+
+TEST(Verdicts, MegatronsListIsJudgedSimulatedAndWritten) {
+  const Folder folder;
+  const std::string sizes = "interleaved -p 4 -m 8 -v 2 --megatron warmup-flush";
+  const auto judged = pipewright("check -s " + sizes, folder);
+  EXPECT_EQ(judged.status, 1);
+  EXPECT_THAT(judged.out, StartsWith("lazy ok, eager deadlock\n"));
+  EXPECT_EQ(pipewright("check -s " + sizes + " --channel pair", folder).status, 0);
+  const auto simulated = pipewright("simulate -s " + sizes + " --emit-order --json", folder);
+  EXPECT_EQ(simulated.status, 0) << simulated.err;
+  ASSERT_EQ(pipewright("schedules export " + sizes + " -o list.csv", folder).status, 0);
+  EXPECT_EQ(pipewright("check list.csv --preset torch-2.12-lazy", folder).status, 0);
+  const json order = json::parse(simulated.out).at("order");
+  EXPECT_EQ(order.at(0).at(0), "0F0");
+  const auto refused = pipewright("check -s 1f1b -p 4 -m 8 --megatron overlap", folder);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("does not run this order"));
+  EXPECT_EQ(pipewright("check --fix -s " + sizes, folder).status, 2);
+  EXPECT_EQ(pipewright("schedules export --comms " + sizes, folder).status, 2);
 }
 
 TEST(Verdicts, TuneWritesThePolicyAndWarnsOfNothingWhereThePlanEndsEverywhere) {
