@@ -8,9 +8,6 @@ namespace pipewright::planner {
 
 namespace {
 
-/// Optimizer state of a weight: a 32-bit copy and two moments.
-constexpr double kStateBytesAParameter = 12;
-
 /// Chunks whose activations rank r holds at most under (interleaved) 1F1B: its forwards before the
 /// first backward, and one (arXiv:2104.04473 §2.2).
 int chunks_in_flight(const ParallelSetup& setup, int rank) {
@@ -27,7 +24,7 @@ StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double shared = weights.shared(setup);
   return {2 * (setup.zero >= 3 ? shared : weights.all),
           framework.gradient_bytes * (setup.zero >= 2 ? shared : weights.all),
-          kStateBytesAParameter * (setup.zero >= 1 ? shared : weights.all)};
+          framework.state_bytes * (setup.zero >= 1 ? shared : weights.all)};
 }
 
 double embedding_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
@@ -116,7 +113,8 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
     bytes.weights = state.weights;
     bytes.gradients = state.gradients;
     bytes.optimizer = state.optimizer;
-    bytes.activations = bytes.in_flight * (range.dense * dense + range.with_experts * experts);
+    bytes.activations = (1 - offloaded_share(model, framework, setup)) * bytes.in_flight *
+                        (range.dense * dense + range.with_experts * experts);
     if (range.embedding)
       bytes.ends += bytes.in_flight * embedding_kept_bytes(model, framework, setup);
     // Backward follows forward there: one micro-batch at a time.

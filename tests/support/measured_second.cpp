@@ -233,10 +233,21 @@ std::optional<MeasuredCase> fsdp_case(MeasuredTable& /*table*/, const Document& 
 }
 
 std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
-  auto row = recipe_case(table, r, text_of(r, "device"), "step_s");
-  // As the collection's own page says, all of these recipes have grad_sync_dtype: bf16.
-  if (row) row->framework = with_gradients(row->framework, 2);
-  return row;
+  return recipe_case(table, r, text_of(r, "device"), "step_s");
+}
+
+/// What the recipes beside the page say of a model and a system, as far as it is the same in all
+/// versions (NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs).
+void set_recipe(FrameworkTraits& framework, const std::string& model, const std::string& device) {
+  if (model.starts_with("GPT OSS")) {
+    framework.recomputes_norms = framework.recomputes_activations = !device.ends_with("B300");
+  } else if (model == "deepseek-v3") {
+    framework.recomputes_projections = device == "GB200";
+    framework.recomputes_activations = device == "GB300";
+    framework.state_bytes = 6;  // moments of 16 bits
+  } else if (model == "llama3-70b" && device.starts_with("GB")) {
+    framework.offloaded_blocks = device == "GB200" ? 40 : 20;  // of its FSDP in 8 bits
+  }
 }
 
 std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r) {
@@ -244,8 +255,11 @@ std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r)
   const int sharded = number_or(r, "fsdp", 0);
   if (sharded == 1) return without(table, "a sharding group of one");
   const std::string system = text_of(r, "system");
-  auto row = recipe_case(table, r, system.substr(system.find('-') + 1), "step_s_derived");
-  if (row && sharded > 1) row->setup.zero = 3;
+  const std::string device = system.substr(system.find('-') + 1);
+  auto row = recipe_case(table, r, device, "step_s_derived");
+  if (!row) return row;
+  if (sharded > 1) row->setup.zero = 3;
+  set_recipe(row->framework, row->model.name, device);
   return row;
 }
 
