@@ -59,6 +59,9 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
 /// Of the blocks those whose saved bytes wait in the host's memory.
 double offloaded_share(const Architecture& model, const FrameworkTraits& framework,
                        const ParallelSetup& setup);
+/// Of these bytes what stays on the device; the mean of all blocks.
+double kept_bytes(const Architecture& model, const FrameworkTraits& framework,
+                  const ParallelSetup& setup, bool with_experts, LayerRecompute recompute);
 
 /// Weights that a rank holds of a block: tensor parallel ranks divide matrices, those of each
 /// expert too, expert parallel ranks experts; norms are on all.

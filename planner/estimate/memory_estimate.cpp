@@ -99,9 +99,9 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
                                        const ParallelSetup& setup,
                                        const std::vector<int>& in_flight) {
   std::vector<RankBytes> ranks(static_cast<std::size_t>(setup.pipeline));
-  const double dense = saved_bytes(model, framework, setup, false, setup.recompute.of_all);
+  const double dense = kept_bytes(model, framework, setup, false, setup.recompute.of_all);
   const double experts = model.experts.count > 0
-                             ? saved_bytes(model, framework, setup, true, setup.recompute.of_all)
+                             ? kept_bytes(model, framework, setup, true, setup.recompute.of_all)
                              : 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     RankBytes& bytes = ranks[static_cast<std::size_t>(rank)];
@@ -113,8 +113,7 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
     bytes.weights = state.weights;
     bytes.gradients = state.gradients;
     bytes.optimizer = state.optimizer;
-    bytes.activations = (1 - offloaded_share(model, framework, setup)) * bytes.in_flight *
-                        (range.dense * dense + range.with_experts * experts);
+    bytes.activations = bytes.in_flight * (range.dense * dense + range.with_experts * experts);
     if (range.embedding)
       bytes.ends += bytes.in_flight * embedding_kept_bytes(model, framework, setup);
     // Backward follows forward there: one micro-batch at a time.

@@ -85,4 +85,10 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
          feed_forward_bytes(model, framework, setup, sizes, with_experts);
 }
 
+double kept_bytes(const Architecture& model, const FrameworkTraits& framework,
+                  const ParallelSetup& setup, bool with_experts, LayerRecompute recompute) {
+  return (1 - offloaded_share(model, framework, setup)) *
+         saved_bytes(model, framework, setup, with_experts, recompute);
+}
+
 }  // namespace pipewright::planner

@@ -181,6 +181,13 @@ MeasuredTable table_of(const std::filesystem::path& folder, const char* title, c
   return table;
 }
 
+/// What NCCL reached of the four ports of 100 Gb/s of a node of this machine, as BigScience
+/// measured it ("bus bandwidth" of an all-reduce of 4 GB among 4 nodes, and 16, in bytes per
+/// second; bigscience-workshop/bigscience, experiments/bandwidth:
+/// all_reduce_bench-a100-n4.txt, 40.5 Gb/s, and README.md, 55.1 Gb/s before the share of 63/64):
+/// NCCL does not use Omni-Path well, says the page.
+constexpr double kOmniPathOfA100 = 5.06e9, kOmniPathOfV100 = 6.8e9;
+
 std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) {
   if (r.find("step_s") == r.end())
     return without(table, "no time: it ran out of memory, or none is told");
@@ -190,7 +197,7 @@ std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) 
                                number_or(r, "heads", hidden % 96 == 0 ? 96 : 64), 250880, 2048);
   row.model.learned_positions = false;
   row.framework = megatron_deepspeed();
-  row.machine = planner::nvlink_machine("A100", 50e9);  // four ports of 100 Gb/s
+  row.machine = planner::nvlink_machine("A100", kOmniPathOfA100);
   row.setup = setup_of(r);
   row.setup.recompute.of_all = LayerRecompute::Whole;
   row.setup.zero = 1;
@@ -207,7 +214,7 @@ std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
   row.model = gpt_architecture("gpt", r.at("hidden"), r.at("layers"), 32, 50257, 1024);
   row.framework = text_of(r, "framework").starts_with("Megatron-LM") ? megatron_lm_of_2021()
                                                                      : megatron_deepspeed();
-  row.machine = planner::nvlink_machine("V100", 50e9);  // four ports of 100 Gb/s
+  row.machine = planner::nvlink_machine("V100", kOmniPathOfV100);
   row.machine.devices_per_node = 4;
   if (text_of(r, "device").starts_with("V100 16GB"))
     row.machine.nodes.front().device.memory_bytes /= 2;
