@@ -1,8 +1,16 @@
 #include "core/plan/framework.hpp"
 
+#include <algorithm>
+
 #include "core/order/element_type.hpp"
 
 namespace pipewright {
+
+namespace {
+
+constexpr double kWholeState = 12;
+
+}  // namespace
 
 std::vector<FrameworkTraits> known_frameworks() {
   return {megatron_core(), nemo(), megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
@@ -28,6 +36,7 @@ FrameworkTraits with_products(FrameworkTraits traits, std::string_view type) {
   traits.forward_kernels += 2;
   traits.backward_kernels += 4;
   traits.optimizer_bytes += 4;
+  traits.state_bytes = std::max(traits.state_bytes, kWholeState);  // no 16-bit weight to complete
   return traits;
 }
 
@@ -81,8 +90,9 @@ FrameworkTraits megatron_core() {
 }
 
 FrameworkTraits nemo() {
-  FrameworkTraits traits = megatron_core();
+  FrameworkTraits traits = with_gradients(megatron_core(), 2);
   traits.name = "nemo";
+  traits.state_bytes = 10;
   traits.chunks_messages = true;
   return traits;
 }

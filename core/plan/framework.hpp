@@ -16,6 +16,7 @@ struct FrameworkTraits {
   double launch_seconds = 0;  // host time to start one kernel
   int forward_kernels = 0, backward_kernels = 0, attention_core_kernels = 0;  // of a block
   int embedding_kernels = 18, head_kernels = 42;  // both directions; with the loss
+  int expert_kernels = 40;  // more of a block with experts, each direction, but for their products
   bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
   bool flash_attention = false;  // no score ever reaches memory
   double flash_rate = 1;         // of the device's best; below 1: of FlashAttention-2's
@@ -30,7 +31,13 @@ struct FrameworkTraits {
   double accumulate_bytes = 0;        // traffic to add a micro-batch's gradient to it
   double reduction_bytes = 0;         // traffic of the copies that a weight's reduction makes
   double optimizer_bytes = 0;         // traffic of a weight's update
-  double step_overhead_seconds = 0;   // data, loss scale, clipping: what no other part has
+  double state_bytes = 12;            // of the optimizer for a weight: 32-bit copy, two moments
+  // Computed again before a block's backward (Megatron core's recompute_modules):
+  bool recomputes_norms = false;        // layernorm
+  bool recomputes_activations = false;  // moe_act: of experts
+  bool recomputes_projections = false;  // mla_up_proj: from latent to queries, keys and values
+  int offloaded_blocks = 0;  // whose activations wait in the host's memory; without a pipeline
+  double step_overhead_seconds = 0;  // data, loss scale, clipping: what no other part has
   // Between tensor parallel ranks (planner/estimate/exposed_messages.hpp):
   bool hides_gradient_messages = false;  // those of I beside the products of W, gathers beside I's
   bool chunks_messages = false;  // the others in chunks, beside products that use or make them
@@ -52,7 +59,9 @@ FrameworkTraits megatron_deepspeed_timed();
 FrameworkTraits megatron_lm();
 /// Megatron core with Transformer Engine, from 2023 on.
 FrameworkTraits megatron_core();
-/// The same as NeMo's and Megatron-Bridge's recipes run it: tp_comm_overlap.
+/// The same as NeMo's and Megatron-Bridge's recipes run it: tp_comm_overlap, gradients of 16 bits
+/// (grad_sync_dtype bf16; grad_reduce_in_fp32 off), and of the 32-bit copies only what a 16-bit
+/// weight lacks (store_param_remainders).
 FrameworkTraits nemo();
 /// MosaicML's llm-foundry of 2023 on Composer: PyTorch's FSDP, flash attention in Triton.
 FrameworkTraits llm_foundry();

@@ -34,6 +34,39 @@ KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork&
               stream_seconds(device, work.core_backward_traffic)};
 }
 
+double recomputed_parts_seconds(const DeviceRates& device, const Architecture& model,
+                                const FrameworkTraits& framework, const ParallelSetup& setup,
+                                bool with_experts) {
+  if (setup.recompute.of_all == LayerRecompute::Whole) return 0;
+  double seconds = 0;
+  if (framework.recomputes_norms) seconds += stream_seconds(device, norm_bytes(model, setup));
+  if (framework.recomputes_activations && with_experts) {
+    seconds += stream_seconds(device, activation_bytes_of_experts(model, setup));
+  }
+  if (framework.recomputes_projections && model.latent.is_used()) {
+    const BlockWork work = block_work(model, framework, setup, with_experts);
+    const int of_queries = model.latent.query_rank > 0 ? 1 : 0,
+              of_keys = work.attention_products - 2;
+    for (const int p : {of_queries, of_keys})
+      seconds += products_seconds(device, work, p, p + 1).forward;
+  }
+  return seconds;
+}
+
+KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
+                           const ParallelSetup& setup, const BlockWork& work, bool with_experts) {
+  const double messages = 2 * work.tensor_messages;
+  KernelCounts counts{framework.forward_kernels + messages, framework.backward_kernels + messages};
+  if (!with_experts) return counts;
+  // Each expert's products are kernels of their own (Transformer Engine, GroupedLinear), and what
+  // goes into products of 8 bits is converted expert by expert.
+  const double here = static_cast<double>(model.experts.count) / setup.experts;
+  const double products = 2 * here * (framework.product_bytes < 2 ? 2 : 1);
+  counts.forward += framework.expert_kernels + products;
+  counts.backward += framework.expert_kernels + 2 * products;
+  return counts;
+}
+
 BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
                               const ParallelSetup& setup, const BlockWork& work) {
   const Group tensor{setup.tensor, 1}, context{setup.context, setup.tensor},

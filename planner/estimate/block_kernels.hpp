@@ -20,6 +20,18 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
 /// Scores and what is computed from them.
 KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork& work);
 
+/// What the framework computes again of a block, but for whole blocks and scores.
+double recomputed_parts_seconds(const DeviceRates& device, const Architecture& model,
+                                const FrameworkTraits& framework, const ParallelSetup& setup,
+                                bool with_experts);
+
+/// Kernels that the host starts for a block.
+struct KernelCounts {
+  double forward = 0, backward = 0;
+};
+KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
+                           const ParallelSetup& setup, const BlockWork& work, bool with_experts);
+
 /// Messages of one direction. Those of tensor parallel ranks in the order of the direction: before
 /// attention (backward: the feed-forward part) and after it, before the other half and after it.
 struct MessageSeconds {

@@ -1,8 +1,31 @@
 // From a block's work to its time on one rank.
+#include <algorithm>
+
 #include "planner/estimate/exposed_messages.hpp"
 #include "planner/estimate/step_estimate.hpp"
 
 namespace pipewright::planner {
+
+namespace {
+
+/// All-reduces, and the messages of experts, make the ranks of a group wait for the last.
+double overlap_order(const ParallelSetup& setup, bool with_experts) {
+  return setup.tensor > 1 || (with_experts && setup.experts > 1) ? kOverlapOrderOfGroups
+                                                                 : kOverlapOrder;
+}
+
+/// Of the way into the host's memory and back, what a block's own work does not hide; the mean of
+/// all blocks.
+double exposed_offload_seconds(const Architecture& model, const FrameworkTraits& framework,
+                               const DeviceRates& device, const ParallelSetup& setup,
+                               bool with_experts, double beside) {
+  const double share = offloaded_share(model, framework, setup);
+  if (share == 0) return 0;
+  const double bytes = saved_bytes(model, framework, setup, with_experts, setup.recompute.of_all);
+  return share * std::max(0.0, bytes / device.host_bytes_per_second - beside);
+}
+
+}  // namespace
 
 BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& framework,
                            const NodeRates& node, int devices_per_node, const ParallelSetup& setup,
@@ -16,26 +39,30 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
                          stream_seconds(device, work.forward_traffic) + sent.forward.sum();
   double backward = linear.backward + core.backward +
                     stream_seconds(device, work.backward_traffic) + sent.backward.sum();
-  int kernels = framework.backward_kernels + 2 * work.tensor_messages;
+  KernelCounts kernels = kernel_counts(model, framework, setup, work, with_experts);
   const double launch = framework.launch_seconds;
-  const double order = setup.tensor > 1 ? kOverlapOrderOfGroups : kOverlapOrder;
+  const double order = overlap_order(setup, with_experts);
   // The products of W are the same, whatever else is computed again.
   const double weight =
-      with_launches(backward, launch * kernels, order) *
+      with_launches(backward, launch * kernels.backward, order) *
       (linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes)) /
       backward;
   double forwards = 1;  // times that a forward's messages are sent, with the recomputed ones
+  backward += recomputed_parts_seconds(device, model, framework, setup, with_experts);
   if (setup.recompute.of_all == LayerRecompute::Whole) {
     backward += forward;
-    kernels += framework.forward_kernels + 2 * work.tensor_messages;
+    kernels.backward += kernels.forward;
     forwards = 2;
   } else if (setup.recompute.of_all == LayerRecompute::Attention) {
     backward += core.forward;
-    kernels += framework.attention_core_kernels;
+    kernels.backward += framework.attention_core_kernels;
   }
-  return {with_launches(forward, launch * (framework.forward_kernels + 2 * work.tensor_messages),
-                        order),
-          with_launches(backward, launch * kernels, order),
+  const auto with_offload = [&](double seconds) {
+    return seconds +
+           exposed_offload_seconds(model, framework, device, setup, with_experts, seconds);
+  };
+  return {with_offload(with_launches(forward, launch * kernels.forward, order)),
+          with_offload(with_launches(backward, launch * kernels.backward, order)),
           weight,
           forwards * sent.forward.of_tensor() + sent.backward.of_tensor(),
           forwards * sent.forward.experts + sent.backward.experts,

@@ -214,6 +214,17 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   return work;
 }
 
+double norm_bytes(const Architecture& model, const ParallelSetup& setup) {
+  const BlockSizes sizes = block_sizes(model, setup);
+  return 2 * 4 * sizes.rows * model.hidden / sizes.outside;  // two of them read and write
+}
+
+double activation_bytes_of_experts(const Architecture& model, const ParallelSetup& setup) {
+  const BlockSizes sizes = block_sizes(model, setup);
+  const double numbers = sizes.rows * model.experts.chosen * model.experts.ffn / sizes.tensor;
+  return (model.gated ? 6 : 4) * numbers;
+}
+
 double expert_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
                                  bool with_experts) {
   if (!with_experts) return 0;

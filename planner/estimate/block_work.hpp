@@ -48,9 +48,20 @@ struct BlockWork {
 BlockWork block_work(const Architecture& model, const FrameworkTraits& framework,
                      const ParallelSetup& setup, bool with_experts);
 
+/// Memory traffic of a forward's norms alone, and of the activation of what experts compute.
+double norm_bytes(const Architecture& model, const ParallelSetup& setup);
+double activation_bytes_of_experts(const Architecture& model, const ParallelSetup& setup);
+
 /// Bytes that the forward of a block leaves for its backward (arXiv:2205.05198 §4).
 double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
                    const ParallelSetup& setup, bool with_experts, LayerRecompute recompute);
+
+/// Of the blocks those whose saved bytes wait in the host's memory.
+double offloaded_share(const Architecture& model, const FrameworkTraits& framework,
+                       const ParallelSetup& setup);
+/// Of these bytes what stays on the device; the mean of all blocks.
+double kept_bytes(const Architecture& model, const FrameworkTraits& framework,
+                  const ParallelSetup& setup, bool with_experts, LayerRecompute recompute);
 
 /// Weights that a rank holds of a block: tensor parallel ranks divide matrices, those of each
 /// expert too, expert parallel ranks experts; norms are on all.

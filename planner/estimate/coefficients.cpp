@@ -1,5 +1,6 @@
 #include "planner/estimate/coefficients.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "core/base/error.hpp"
@@ -18,6 +19,8 @@ constexpr DeviceRates hopper(std::string_view name, double memory, double gibiby
   device.faster_in_8_bits = 1.78;
   device.watts = 700;
   device.flops_of_cores = 67e12;
+  device.host_bytes_per_second = 64e9;
+  device.time_deviation = 0.08;
   device.flash_forward = 1;
   device.flash_backward = 0.8;
   device.older_flash = 0.58;
@@ -25,32 +28,37 @@ constexpr DeviceRates hopper(std::string_view name, double memory, double gibiby
 }
 
 /// Blackwell: of products each reaches what its power allows, against B200's.
-constexpr DeviceRates like_b200(std::string_view name, double peak, double gibibytes,
-                                double watts) {
+constexpr DeviceRates like_b200(std::string_view name, double peak, double gibibytes, double watts,
+                                double host = 64e9) {
   DeviceRates device{name, peak, 8000e9, gibibytes * kGiB, 148, 256, 256, true};
   device.watts = watts;
   device.flops_of_cores = 80e12;
+  device.host_bytes_per_second = host;
+  device.time_deviation = 0.17;
   device.faster_in_8_bits = 2;
   device.matmul_efficiency = 0.53 * device.joules_of_peak() / (1000 / 2250e12);
   device.memory_efficiency = 0.40;
   return device;
 }
 
-// Peaks, bandwidths, sizes, multiprocessors, watts and rates without tensor cores: NVIDIA's data
-// sheets (T4, V100 SXM2, A100 SXM4 80GB, H100 SXM5, H800 SXM, H200 SXM, B200 and B300 in a HGX,
-// GB200 and GB300 in NVL72). Efficiencies: docs/cost-model.md. A name within another's stands after
-// it.
+// Peaks, bandwidths, sizes, multiprocessors, watts, rates without tensor cores and ways to the host
+// (PCI Express 3 to 5; of a Grace's NVLink-C2C each of two devices has half): NVIDIA's data sheets
+// (T4, V100 SXM2, A100 SXM4 80GB, H100 SXM5, H800 SXM, H200 SXM, B200 and B300 in a HGX, GB200 and
+// GB300 in NVL72). Efficiencies: docs/cost-model.md. A name within another's stands after it.
 constexpr std::array<DeviceRates, 11> kDevices{{
-    {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44, 0, 70, 8.1e12},
-    {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.86, 0.75, 1, 0, 300, 15.7e12},
+    {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44, 0, 70, 8.1e12, 16e9,
+     0.75, 0.65, 1, 0.11},
+    {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.86, 0.75, 1, 0, 300, 15.7e12, 16e9,
+     0.75, 0.65, 1, 0.21},
     {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256, 128, false, 0.83, 0.75, 1, 0, 400,
-     19.5e12},
-    {"A100", 312e12, 2039e9, 80 * kGiB, 108, 256, 128, false, 0.83, 0.75, 1, 0, 400, 19.5e12},
+     19.5e12, 32e9, 0.75, 0.65, 1, 0.10},
+    {"A100", 312e12, 2039e9, 80 * kGiB, 108, 256, 128, false, 0.83, 0.75, 1, 0, 400, 19.5e12, 32e9,
+     0.75, 0.65, 1, 0.10},
     hopper("H100", 3350e9, 80),
     hopper("H200", 4800e9, 141),
     hopper("H800", 3350e9, 80),
-    like_b200("GB200", 2500e12, 186, 1200),
-    like_b200("GB300", 2500e12, 288, 1400),
+    like_b200("GB200", 2500e12, 186, 1200, 225e9),
+    like_b200("GB300", 2500e12, 288, 1400, 225e9),
     like_b200("B300", 2250e12, 288, 1100),
     like_b200("B200", 2250e12, 180, 1000),
 }};
@@ -115,6 +123,12 @@ Machine machine_of(const Cluster& cluster) {
                          node_of(kind.device, kind.inside, kind.across));
   }
   return machine;
+}
+
+double Machine::time_deviation() const {
+  double most = 0;
+  for (const NodeRates& node : nodes) most = std::max(most, node.device.time_deviation);
+  return most;
 }
 
 void require_products(const Machine& machine, const FrameworkTraits& framework) {

@@ -28,9 +28,13 @@ struct DeviceRates {
   double faster_in_8_bits = 0;          // dense products, against those of 16 bits; 0: it has none
   double watts = 0;                     // what the data sheet lets it take
   double flops_of_cores = 0;            // outside its tensor cores, sums of 32 bits
+  double host_bytes_per_second = 0;     // to the host's memory, of the data sheet
   // Rates of attention's best kernels against a plain product, and of FlashAttention-2 against
   // these:
   double flash_forward = 0.75, flash_backward = 0.65, older_flash = 1;
+  // How far all times of a machine with it are off, of the logarithm: the standard deviation of
+  // what sources that were left out were off by (docs/decisions/0069-causes-of-recipes.md).
+  double time_deviation = 0.12;
 
   /// Long products run into the limit of power before that of the peak: what devices of one process
   /// of manufacture reach of their peaks is in proportion to this, in joules an operation.
@@ -59,6 +63,8 @@ struct Machine {
   int devices_per_node = 1;
   std::vector<NodeRates> nodes;
 
+  /// Of the device that is known least.
+  double time_deviation() const;
   const NodeRates& node(int index) const {
     return nodes.size() == 1 ? nodes.front() : nodes[static_cast<std::size_t>(index)];
   }

@@ -8,9 +8,6 @@ namespace pipewright::planner {
 
 namespace {
 
-/// Optimizer state of a weight: a 32-bit copy and two moments.
-constexpr double kStateBytesAParameter = 12;
-
 /// Chunks whose activations rank r holds at most under (interleaved) 1F1B: its forwards before the
 /// first backward, and one (arXiv:2104.04473 §2.2).
 int chunks_in_flight(const ParallelSetup& setup, int rank) {
@@ -27,7 +24,7 @@ StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double shared = weights.shared(setup);
   return {2 * (setup.zero >= 3 ? shared : weights.all),
           framework.gradient_bytes * (setup.zero >= 2 ? shared : weights.all),
-          kStateBytesAParameter * (setup.zero >= 1 ? shared : weights.all)};
+          framework.state_bytes * (setup.zero >= 1 ? shared : weights.all)};
 }
 
 double embedding_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
@@ -102,9 +99,9 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
                                        const ParallelSetup& setup,
                                        const std::vector<int>& in_flight) {
   std::vector<RankBytes> ranks(static_cast<std::size_t>(setup.pipeline));
-  const double dense = saved_bytes(model, framework, setup, false, setup.recompute.of_all);
+  const double dense = kept_bytes(model, framework, setup, false, setup.recompute.of_all);
   const double experts = model.experts.count > 0
-                             ? saved_bytes(model, framework, setup, true, setup.recompute.of_all)
+                             ? kept_bytes(model, framework, setup, true, setup.recompute.of_all)
                              : 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     RankBytes& bytes = ranks[static_cast<std::size_t>(rank)];

@@ -1,6 +1,8 @@
 // What a block keeps from its forward to its backward, after Korthikanti et al., "Reducing
 // Activation Recomputation in Large Transformer Models" (arXiv:2205.05198), §4, written for any
 // widths: with ffn of 4 * hidden and plain heads it is their s·b·h·(10 + 24/t + 5·a·s/(h·t)).
+#include <algorithm>
+
 #include "planner/estimate/block_work.hpp"
 
 namespace pipewright::planner {
@@ -11,7 +13,8 @@ namespace {
 /// The products' inputs are whole on every tensor parallel rank unless the sequence is divided.
 double outside_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const BlockSizes& sizes) {
-  const double each = 4 + 2 * framework.product_bytes + (framework.dropout ? 2 : 0);
+  const double each = 4 + (framework.recomputes_norms ? 0 : 2 * framework.product_bytes) +
+                      (framework.dropout ? 2 : 0);
   return each * sizes.rows * model.hidden / sizes.outside;
 }
 
@@ -25,7 +28,9 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
       latent ? sizes.heads * sizes.query_width : sizes.key_heads * sizes.query_width;
   const double values =
       latent ? sizes.heads * sizes.value_width : sizes.key_heads * sizes.value_width;
-  double bytes = 2 * rows * (sizes.heads * sizes.query_width + keys + values);
+  double bytes = latent && framework.recomputes_projections
+                     ? 0
+                     : 2 * rows * (sizes.heads * sizes.query_width + keys + values);
   // Input of the product after attention.
   bytes += framework.product_bytes * rows * sizes.heads * sizes.value_width;
   if (latent) {
@@ -55,12 +60,21 @@ double feed_forward_bytes(const Architecture& model, const FrameworkTraits& fram
   const double sent = sizes.rows * set.chosen / sizes.outside;
   const double copies = sizes.rows * set.chosen * setup.expert_tensor() / sizes.tensor;
   const double shared = sizes.rows * inner * set.shared_ffn / sizes.tensor;
+  const double kept = framework.recomputes_activations ? inner - framework.product_bytes : inner;
   const double routed =
-      copies * (inner * set.ffn / setup.expert_tensor() + framework.product_bytes * model.hidden);
+      copies * (kept * set.ffn / setup.expert_tensor() + framework.product_bytes * model.hidden);
   return shared + routed + 2 * sent * model.hidden + 8 * sizes.rows / sizes.outside * set.count;
 }
 
 }  // namespace
+
+double offloaded_share(const Architecture& model, const FrameworkTraits& framework,
+                       const ParallelSetup& setup) {
+  if (setup.pipeline > 1 || setup.recompute.of_all == LayerRecompute::Whole) return 0;
+  // One block's come and go beside the others'.
+  return std::clamp(framework.offloaded_blocks - 1, 0, model.blocks) /
+         static_cast<double>(model.blocks);
+}
 
 double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
                    const ParallelSetup& setup, bool with_experts, LayerRecompute recompute) {
@@ -69,6 +83,12 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
   return outside_bytes(model, framework, sizes) +
          attention_bytes(model, framework, setup, sizes, recompute) +
          feed_forward_bytes(model, framework, setup, sizes, with_experts);
+}
+
+double kept_bytes(const Architecture& model, const FrameworkTraits& framework,
+                  const ParallelSetup& setup, bool with_experts, LayerRecompute recompute) {
+  return (1 - offloaded_share(model, framework, setup)) *
+         saved_bytes(model, framework, setup, with_experts, recompute);
 }
 
 }  // namespace pipewright::planner

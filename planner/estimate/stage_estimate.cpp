@@ -77,7 +77,7 @@ struct KeptActivations {
 };
 
 KeptActivations kept_by(const EstimateContext& context, const ParallelSetup& setup, bool experts) {
-  return {saved_bytes(context.model, context.framework, setup, experts, setup.recompute.of_all),
+  return {kept_bytes(context.model, context.framework, setup, experts, setup.recompute.of_all),
           bytes_until_weight(context, setup, experts)};
 }
 

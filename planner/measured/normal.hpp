@@ -12,7 +12,7 @@ inline double normal_density(double z) {
 /// The chance to stay below z deviations.
 inline double normal_below(double z) { return std::erfc(-z / std::numbers::sqrt2) / 2; }
 
-/// So many deviations either side of the mean 90 % lie, and below so many.
-inline constexpr double kDeviationsOf90 = 1.6449, kDeviationsBelow90 = 1.2816;
+/// Below the mean and so many deviations 90 % lie.
+inline constexpr double kDeviationsBelow90 = 1.2816;
 
 }  // namespace pipewright::planner

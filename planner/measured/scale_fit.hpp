@@ -28,6 +28,8 @@ struct ScaleFit {
   double spread = 0;
   std::vector<double> residuals;  // measured / predicted - 1, by row
 
+  /// Of a machine of which nothing was measured: the deviation of the logarithm of all times.
+  void expect_times_within(double deviation) { covariance[0][0] = deviation * deviation; }
   /// Standard deviation of the logarithm of the time of a configuration that was not measured;
   /// `slopes`: of its logarithm along the logarithm of each scale.
   double deviation(const ScaleVector& slopes) const;

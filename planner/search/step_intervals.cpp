@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "planner/estimate/coefficients.hpp"
 #include "planner/measured/normal.hpp"
 #include "planner/search/measured_fit.hpp"
 
@@ -19,7 +20,8 @@ Configuration configuration_of(const Job& job, Candidate candidate) {
 std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, int cores,
                                        const std::vector<Candidate>& ranked) {
   if (ranked.empty() || profile != nullptr || !estimated_architecture(job)) return {};
-  const ScaleFit fit = fit_measured_steps(job, nullptr, cores).times;
+  ScaleFit fit = fit_measured_steps(job, nullptr, cores).times;
+  if (fit.residuals.empty()) fit.expect_times_within(machine_of(job.cluster).time_deviation());
   std::vector<Configuration> configurations;
   for (const Candidate& candidate : ranked)
     configurations.push_back(configuration_of(job, candidate));
@@ -28,7 +30,7 @@ std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, i
   std::vector<StepInterval> intervals;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
     const auto step = static_cast<double>(ranked[i].step.value);
-    const double factor = std::exp(kDeviationsOf90 * fit.deviation(slopes[i]));
+    const double factor = std::exp(kDeviationsOfSources * fit.deviation(slopes[i]));
     const double more = std::log(step / static_cast<double>(ranked.front().step.value));
     intervals.push_back(
         {Nanoseconds(std::llround(step / factor)), Nanoseconds(std::llround(step * factor)),

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "planner/measured/normal.hpp"
+#include "planner/search/step_intervals.hpp"
 #include "tests/support/left_out.hpp"
 #include "tests/support/measured_cases.hpp"
 #include "tests/support/row_kinds.hpp"
@@ -122,7 +122,7 @@ void print_intervals(const std::vector<test::LeftOutTable>& tables) {
     within += test::share_within(table, 1);
     others += test::share_within(table, table.widened);
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
-      widths.push_back(std::expm1(planner::kDeviationsOf90 * table.deviations[i]));
+      widths.push_back(std::expm1(planner::kDeviationsOfSources * table.deviations[i]));
       errors.push_back(std::abs(std::expm1(table.errors[i])));
     }
   }
@@ -132,6 +132,17 @@ void print_intervals(const std::vector<test::LeftOutTable>& tables) {
       "(%.0f %% with the others' widening). The median interval reaches %.0f %% above, the median "
       "error is %.0f %%.\n",
       percent(within), percent(others), 100 * median(widths), 100 * median(errors));
+}
+
+/// What planner::DeviceRates has of it (docs/decisions/0069-causes-of-recipes.md).
+void print_deviations(const std::vector<test::LeftOutTable>& tables) {
+  std::printf("\nHow far all times of a machine may be off, by the sources that were left out:");
+  const char* before = " ";
+  for (const test::KindDeviation& kind : test::deviations_of_kinds(tables)) {
+    std::printf("%s%s %.2f (%d)", before, kind.kind.c_str(), kind.deviation, kind.sources);
+    before = ", ";
+  }
+  std::printf("; of the logarithm, with the number of sources.\n");
 }
 
 /// The same rows by kind of job, against what is asked.
@@ -175,6 +186,7 @@ void print_left_out(const std::vector<MeasuredTable>& first,
                   100 * test::share_within(table, 1), table.widened, unseen.c_str());
     }
     print_intervals(results);
+    if (by_file) print_deviations(results);
     print_kinds(results);
   }
 }

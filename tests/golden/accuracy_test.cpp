@@ -155,10 +155,10 @@ TEST_F(Accuracy, KindsOfJobAreAsFarOffAsThePageSaysWhereTheirSourcesWereLeftOut)
   for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
     tables.push_back(std::move(table));
   const std::vector<LeftOutTable> results = left_out(tables, LeaveOut::File);
-  const std::map<std::string, double> most{{"dense, 16 bits, A100", 10.5},
-                                           {"dense, 16 bits, Blackwell", 14},
-                                           {"mixtures of experts", 14},
-                                           {"V100 and T4", 19}};
+  const std::map<std::string, double> most{{"dense, 16 bits, A100", 9.6},
+                                           {"dense, 16 bits, Blackwell", 13},
+                                           {"mixtures of experts", 13.2},
+                                           {"V100 and T4", 18.4}};
   int reached = 0;
   for (const RowKind& kind : row_kinds()) {
     const KindErrors errors = errors_of_kind(results, kind);
@@ -171,6 +171,30 @@ TEST_F(Accuracy, KindsOfJobAreAsFarOffAsThePageSaysWhereTheirSourcesWereLeftOut)
     EXPECT_LE(std::abs(errors.bias), most_bias) << kind.name;
   }
   EXPECT_EQ(reached, 3);
+}
+
+/// A 52B on 64 V100, and one of Automodel's whose page does not tell what is computed again.
+TEST_F(Accuracy, TwoRowsThatRanAreCalledOverMemory) {
+  int called = 0;
+  for (const auto& tables :
+       {measured_tables(folder_), second_collection(folder_.parent_path() / "measured2")}) {
+    for (const MeasuredTable& table : tables) called += errors_of(table).over_memory;
+  }
+  EXPECT_EQ(called, 2);
+}
+
+TEST_F(Accuracy, DevicesHaveTheDeviationsOfTheSourcesThatWereLeftOut) {
+  std::vector<MeasuredTable> tables = measured_tables(folder_);
+  for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
+    tables.push_back(std::move(table));
+  const std::map<std::string, std::string> devices{
+      {"T4", "T4"}, {"V100", "V100"}, {"A100", "A100"}, {"Hopper", "H100"}, {"Blackwell", "GB200"}};
+  const auto kinds = deviations_of_kinds(left_out(tables, LeaveOut::File));
+  ASSERT_EQ(kinds.size(), devices.size());
+  for (const KindDeviation& kind : kinds) {
+    EXPECT_NEAR(kind.deviation, planner::device_rates(devices.at(kind.kind)).time_deviation, 0.01)
+        << kind.kind;
+  }
 }
 
 TEST(RowKinds, AreTakenFromModelDivisionNumbersAndDevices) {

@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
-#include "planner/measured/normal.hpp"
 #include "planner/measured/positive_definite.hpp"
 #include "planner/measured/scale_fit.hpp"
+#include "planner/search/step_intervals.hpp"
 
 namespace pipewright::test {
 namespace {
@@ -99,7 +99,7 @@ double error_of(const MeasuredCase& row, const Values& values) {
 }
 
 /// Of the logarithm of a row's time, before anything of its machine was measured.
-double deviation_of(const MeasuredCase& row, const Values& values) {
+double deviation_of(const MeasuredCase& row, const Values& values, double of_times) {
   const MeasuredCase fitted = with_values(row, values);
   const auto predict = [&](const planner::CostScales& scales) {
     MeasuredCase scaled = fitted;
@@ -107,7 +107,9 @@ double deviation_of(const MeasuredCase& row, const Values& values) {
     scaled.framework = planner::scaled(fitted.framework, scales);
     return std::vector<double>{predicted(scaled) * scales.time};
   };
-  return planner::fit_scales({}, predict).deviation(planner::slopes_at({}, predict).front());
+  planner::ScaleFit fit = planner::fit_scales({}, predict);
+  fit.expect_times_within(of_times);
+  return fit.deviation(planner::slopes_at({}, predict).front());
 }
 
 std::vector<std::size_t> values_of(const MeasuredCase& row) {
@@ -233,8 +235,48 @@ Values fitted_to(const std::vector<Row>& rows) {
   return values;
 }
 
+/// What a source's rows with one kind of device were off by on average.
+struct Bias {
+  std::string file;
+  std::size_t kind = 0;
+  double mean = 0;
+};
+
+std::vector<Bias> biases_of(const std::vector<LeftOutTable>& tables) {
+  std::map<std::pair<std::string, std::size_t>, std::pair<double, int>> sums;
+  for (const LeftOutTable& table : tables) {
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const std::string_view device = table.rows[i]->machine.nodes.front().device.name;
+      auto& [sum, count] = sums[{table.file, kind_of(device)}];
+      sum += table.errors[i];
+      ++count;
+    }
+  }
+  std::vector<Bias> biases;
+  for (const auto& [of, sum] : sums)
+    biases.push_back({of.first, of.second, sum.first / sum.second});
+  return biases;
+}
+
+/// As many sources as all kinds together count for, beside a kind's own.
+constexpr double kSourcesOfPrior = 2;
+
+/// The standard deviation of a kind's biases, drawn to that of all.
+double deviation_of_kind(const std::vector<Bias>& biases, std::size_t kind) {
+  double all = 0, own = 0;
+  int sources = 0;
+  for (const Bias& bias : biases) {
+    const double square = bias.mean * bias.mean;
+    all += square / static_cast<double>(biases.size());
+    if (bias.kind != kind) continue;
+    own += square;
+    ++sources;
+  }
+  return std::sqrt((kSourcesOfPrior * all + own) / (kSourcesOfPrior + sources));
+}
+
 /// Within which 90 % of the rows of the tables of other keys lie, each source counted once, in
-/// units of planner::kDeviationsOf90 deviations.
+/// units of planner::kDeviationsOfSources deviations.
 template <class Key>
 double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutTable& table,
                          const Key& key) {
@@ -251,7 +293,7 @@ double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutT
   double sum = 0;
   for (const auto& [size, weight] : sizes) {
     sum += weight;
-    if (sum >= 0.9 * all) return size / planner::kDeviationsOf90;
+    if (sum >= 0.9 * all) return size / planner::kDeviationsOfSources;
   }
   return 1;
 }
@@ -261,7 +303,8 @@ double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutT
 double share_within(const LeftOutTable& table, double widened) {
   int within = 0;
   for (std::size_t i = 0; i < table.rows.size(); ++i)
-    within += std::abs(table.errors[i]) <= planner::kDeviationsOf90 * widened * table.deviations[i];
+    within +=
+        std::abs(table.errors[i]) <= planner::kDeviationsOfSources * widened * table.deviations[i];
   return static_cast<double>(within) / static_cast<double>(table.rows.size());
 }
 
@@ -290,7 +333,6 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
     std::set<std::string> unseen;
     for (const MeasuredCase* row : result.rows) {
       result.errors.push_back(error_of(*row, without[out]));
-      result.deviations.push_back(deviation_of(*row, without[out]));
       for (const planner::NodeRates& node : row->machine.nodes) {
         const std::size_t kind = kind_of(node.device.name);
         if (seen[out].count(2 * kind + 1) == 0) unseen.insert(kKinds[kind]);
@@ -299,8 +341,30 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
     result.unseen.assign(unseen.begin(), unseen.end());
     results.push_back(std::move(result));
   }
+  const std::vector<Bias> biases = biases_of(results);
+  for (LeftOutTable& result : results) {
+    std::vector<Bias> others;
+    for (const Bias& bias : biases)
+      if (key(bias.file) != key(result.file)) others.push_back(bias);
+    for (const MeasuredCase* row : result.rows) {
+      double of_times = 0;
+      for (const planner::NodeRates& node : row->machine.nodes)
+        of_times = std::max(of_times, deviation_of_kind(others, kind_of(node.device.name)));
+      result.deviations.push_back(deviation_of(*row, without[key(result.file)], of_times));
+    }
+  }
   for (LeftOutTable& result : results) result.widened = widened_by_others(results, result, key);
   return results;
+}
+
+std::vector<KindDeviation> deviations_of_kinds(const std::vector<LeftOutTable>& tables) {
+  const std::vector<Bias> biases = biases_of(tables);
+  std::vector<KindDeviation> kinds;
+  for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
+    const auto sources = std::ranges::count(biases, kind, &Bias::kind);
+    kinds.push_back({kKinds[kind], static_cast<int>(sources), deviation_of_kind(biases, kind)});
+  }
+  return kinds;
 }
 
 }  // namespace pipewright::test

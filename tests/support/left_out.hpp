@@ -21,8 +21,18 @@ struct LeftOutTable {
   std::vector<std::string> unseen;  // devices of its rows that no other source has
 };
 
-/// Of a table's rows, within the 90 % interval of deviations that are so many times as wide.
+/// Of a table's rows, within the interval that tune states, so many times as wide.
 double share_within(const LeftOutTable& table, double widened);
+
+/// How far all times of a machine with a kind of device may be off, of the logarithm.
+struct KindDeviation {
+  std::string kind;
+  int sources = 0;
+  double deviation = 0;
+};
+/// What the sources that were left out say of it: the biases of a kind's sources, drawn to those of
+/// all.
+std::vector<KindDeviation> deviations_of_kinds(const std::vector<LeftOutTable>& tables);
 
 /// Tables of times, each left out in its turn. The cases of `tables` have to live as long.
 std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, LeaveOut what);

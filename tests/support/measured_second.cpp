@@ -181,6 +181,13 @@ MeasuredTable table_of(const std::filesystem::path& folder, const char* title, c
   return table;
 }
 
+/// What NCCL reached of the four ports of 100 Gb/s of a node of this machine, as BigScience
+/// measured it ("bus bandwidth" of an all-reduce of 4 GB among 4 nodes, and 16, in bytes per
+/// second; bigscience-workshop/bigscience, experiments/bandwidth:
+/// all_reduce_bench-a100-n4.txt, 40.5 Gb/s, and README.md, 55.1 Gb/s before the share of 63/64):
+/// NCCL does not use Omni-Path well, says the page.
+constexpr double kOmniPathOfA100 = 5.06e9, kOmniPathOfV100 = 6.8e9;
+
 std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) {
   if (r.find("step_s") == r.end())
     return without(table, "no time: it ran out of memory, or none is told");
@@ -190,7 +197,7 @@ std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) 
                                number_or(r, "heads", hidden % 96 == 0 ? 96 : 64), 250880, 2048);
   row.model.learned_positions = false;
   row.framework = megatron_deepspeed();
-  row.machine = planner::nvlink_machine("A100", 50e9);  // four ports of 100 Gb/s
+  row.machine = planner::nvlink_machine("A100", kOmniPathOfA100);
   row.setup = setup_of(r);
   row.setup.recompute.of_all = LayerRecompute::Whole;
   row.setup.zero = 1;
@@ -207,7 +214,7 @@ std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
   row.model = gpt_architecture("gpt", r.at("hidden"), r.at("layers"), 32, 50257, 1024);
   row.framework = text_of(r, "framework").starts_with("Megatron-LM") ? megatron_lm_of_2021()
                                                                      : megatron_deepspeed();
-  row.machine = planner::nvlink_machine("V100", 50e9);  // four ports of 100 Gb/s
+  row.machine = planner::nvlink_machine("V100", kOmniPathOfV100);
   row.machine.devices_per_node = 4;
   if (text_of(r, "device").starts_with("V100 16GB"))
     row.machine.nodes.front().device.memory_bytes /= 2;
@@ -233,10 +240,21 @@ std::optional<MeasuredCase> fsdp_case(MeasuredTable& /*table*/, const Document& 
 }
 
 std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
-  auto row = recipe_case(table, r, text_of(r, "device"), "step_s");
-  // As the collection's own page says, all of these recipes have grad_sync_dtype: bf16.
-  if (row) row->framework = with_gradients(row->framework, 2);
-  return row;
+  return recipe_case(table, r, text_of(r, "device"), "step_s");
+}
+
+/// What the recipes beside the page say of a model and a system, as far as it is the same in all
+/// versions (NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs).
+void set_recipe(FrameworkTraits& framework, const std::string& model, const std::string& device) {
+  if (model.starts_with("GPT OSS")) {
+    framework.recomputes_norms = framework.recomputes_activations = !device.ends_with("B300");
+  } else if (model == "deepseek-v3") {
+    framework.recomputes_projections = device == "GB200";
+    framework.recomputes_activations = device == "GB300";
+    framework.state_bytes = 6;  // moments of 16 bits
+  } else if (model == "llama3-70b" && device.starts_with("GB")) {
+    framework.offloaded_blocks = device == "GB200" ? 40 : 20;  // of its FSDP in 8 bits
+  }
 }
 
 std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r) {
@@ -244,8 +262,11 @@ std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r)
   const int sharded = number_or(r, "fsdp", 0);
   if (sharded == 1) return without(table, "a sharding group of one");
   const std::string system = text_of(r, "system");
-  auto row = recipe_case(table, r, system.substr(system.find('-') + 1), "step_s_derived");
-  if (row && sharded > 1) row->setup.zero = 3;
+  const std::string device = system.substr(system.find('-') + 1);
+  auto row = recipe_case(table, r, device, "step_s_derived");
+  if (!row) return row;
+  if (sharded > 1) row->setup.zero = 3;
+  set_recipe(row->framework, row->model.name, device);
   return row;
 }
 

@@ -219,14 +219,15 @@ TEST(StepIntervals, AreNarrowedByAMeasuredStepAndTellOnlyWhatIsFarApart) {
   ASSERT_EQ(intervals.size(), found.ranked.size());
   const double first = static_cast<double>(found.ranked.front().step.value);
   EXPECT_FALSE(intervals.front().told_from_first);
+  const double known = machine_of(job.cluster).time_deviation();
   int told = 0;
   for (std::size_t i = 0; i < intervals.size(); ++i) {
     const StepInterval& interval = intervals[i];
     const auto step = static_cast<double>(found.ranked[i].step.value);
-    // Symmetric around the step's logarithm, and at least as wide as the prior of all times.
+    // Symmetric around the step's logarithm, and at least as wide as what is known of the device.
     EXPECT_NEAR(static_cast<double>(interval.low.value) * static_cast<double>(interval.high.value),
                 step * step, step * 2);
-    EXPECT_GT(static_cast<double>(interval.high.value), step * std::exp(1.64 * 0.13));
+    EXPECT_GT(static_cast<double>(interval.high.value), step * std::exp(1.45 * known));
     // Two equal rows' spread is 0.08 each.
     if (interval.told_from_first) {
       EXPECT_GT(std::log(step / first), 1.28 * 0.08 * std::sqrt(2.0));

@@ -1,0 +1,117 @@
+// What recipes change of a framework: parts that are computed again, activations in the host's
+// memory, what the optimizer keeps, and the kernels of experts, by hand.
+#include <gtest/gtest.h>
+
+#include "planner/estimate/block_kernels.hpp"
+#include "planner/estimate/step_estimate.hpp"
+#include "planner/estimate/step_parts.hpp"
+
+namespace pipewright::planner {
+namespace recipe_traits_test {
+
+constexpr double kRows = 4096;
+
+Architecture deepseek() {
+  Architecture model = architecture_preset("deepseek-v3");
+  model.sequence = static_cast<int>(kRows);
+  return model;
+}
+
+double kept(const FrameworkTraits& framework, const ParallelSetup& setup = {}) {
+  return saved_bytes(deepseek(), framework, setup, true, LayerRecompute::None);
+}
+
+TEST(RecipeTraits, PartsThatAreComputedAgainAreNotKept) {
+  const Architecture model = deepseek();
+  FrameworkTraits framework = megatron_core();
+  const double all = kept(framework);
+  framework.recomputes_norms = true;  // what two norms hand to products, 16 bits each
+  EXPECT_DOUBLE_EQ(all - kept(framework), 2 * 2 * kRows * model.hidden);
+  framework = megatron_core();
+  framework.recomputes_activations = true;  // what experts' activations hand to the second product
+  EXPECT_DOUBLE_EQ(all - kept(framework),
+                   2 * kRows * model.experts.chosen * static_cast<double>(model.experts.ffn));
+  framework = megatron_core();
+  framework.recomputes_projections = true;  // queries and keys of 192, values of 128 a head
+  EXPECT_DOUBLE_EQ(all - kept(framework), 2 * kRows * model.heads * (192 + 192 + 128));
+}
+
+TEST(RecipeTraits, WhatIsComputedAgainTakesItsTime) {
+  const Architecture model = deepseek();
+  const DeviceRates device = device_rates("H100");
+  const auto seconds = [&](const FrameworkTraits& framework, LayerRecompute recompute) {
+    ParallelSetup setup;
+    setup.recompute.of_all = recompute;
+    return recomputed_parts_seconds(device, model, framework, setup, true);
+  };
+  FrameworkTraits framework = megatron_core();
+  EXPECT_EQ(seconds(framework, LayerRecompute::None), 0);
+  framework.recomputes_norms = true;  // two norms read and write
+  EXPECT_DOUBLE_EQ(seconds(framework, LayerRecompute::None),
+                   stream_seconds(device, 8 * kRows * model.hidden));
+  EXPECT_EQ(seconds(framework, LayerRecompute::Whole), 0);  // the block's own forward has them
+  framework = megatron_core();
+  framework.recomputes_projections = true;  // 1,536 to 128 x 192, and 512 to 128 x (128 + 128)
+  EXPECT_DOUBLE_EQ(seconds(framework, LayerRecompute::None),
+                   matmul_seconds(device, {kRows, 128 * 192, 1536}) +
+                       matmul_seconds(device, {kRows, 128 * 256, 512}));
+}
+
+TEST(RecipeTraits, OffloadedBlocksKeepOneAtATimeAndTakeWhatTheLinkDoesNotHide) {
+  const Architecture model = architecture_preset("llama3-8b");  // 32 blocks
+  FrameworkTraits framework = megatron_core();
+  ParallelSetup setup;
+  const auto activations = [&] {
+    return estimate_memory(model, framework, setup).front().activations;
+  };
+  const double all = activations();
+  framework.offloaded_blocks = 17;
+  EXPECT_DOUBLE_EQ(activations(), all / 2);
+  Machine machine = nvlink_machine("H100", 400e9);
+  const auto step = [&] { return estimate_step(model, framework, machine, setup).step; };
+  machine.nodes.front().device.host_bytes_per_second = 1e15;  // hides all
+  const double hidden = step();
+  const double bytes = saved_bytes(model, framework, setup, false, LayerRecompute::None);
+  machine.nodes.front().device.host_bytes_per_second = bytes;  // a second each way
+  EXPECT_GT(step(), hidden + 16 * 1.9);
+  EXPECT_LT(step(), hidden + 16 * 2);
+  setup.pipeline = 2;  // Megatron core refuses the two together
+  framework.offloaded_blocks = 0;
+  const double divided = activations();
+  framework.offloaded_blocks = 17;
+  EXPECT_DOUBLE_EQ(activations(), divided);
+}
+
+TEST(RecipeTraits, NvidiasRecipesKeepGradientsOf16BitsAndWhatWeightsLackOf32) {
+  const Architecture model = architecture_preset("llama3-8b");
+  const LayerRange block{.dense = 1};
+  const double weights = block_parameters_of_rank(model, {}, false);
+  const auto bytes = [&](const FrameworkTraits& framework) {
+    return state_bytes(model, framework, {}, block).sum() / weights;
+  };
+  EXPECT_DOUBLE_EQ(bytes(megatron_core()), 2 + 4 + 12);
+  EXPECT_DOUBLE_EQ(bytes(nemo()), 2 + 2 + 10);
+  EXPECT_DOUBLE_EQ(bytes(with_products(nemo(), "fp8")), 2 + 2 + 12);
+}
+
+TEST(RecipeTraits, EveryExpertHasKernelsOfItsOwn) {
+  const Architecture model = deepseek();  // 256 experts
+  ParallelSetup setup;
+  setup.data = setup.experts = 64;
+  const auto counts = [&](const FrameworkTraits& framework, bool with_experts) {
+    return kernel_counts(model, framework, setup, block_work(model, framework, setup, with_experts),
+                         with_experts);
+  };
+  const FrameworkTraits framework = megatron_core();
+  EXPECT_EQ(counts(framework, false).forward, framework.forward_kernels);
+  // Four on a rank, two products forward and four backward.
+  EXPECT_EQ(counts(framework, true).forward,
+            framework.forward_kernels + framework.expert_kernels + 8);
+  EXPECT_EQ(counts(framework, true).backward,
+            framework.backward_kernels + framework.expert_kernels + 16);
+  const FrameworkTraits narrow = with_products(framework, "fp8");  // each is converted
+  EXPECT_EQ(counts(narrow, true).forward, narrow.forward_kernels + narrow.expert_kernels + 16);
+}
+
+}  // namespace recipe_traits_test
+}  // namespace pipewright::planner
