@@ -26,20 +26,19 @@ using spmd::TrainingSteps;
 
 /// Whole numbers are below what the operators that take them can choose from.
 std::int64_t choices_of(const OperatorGraph& graph, std::size_t tensor) {
+  if (graph.tensors[tensor].type == "bool") return 2;
   std::int64_t least = std::int64_t{1} << 24;
   for (const spmd::GraphOperator& one : graph.operators) {
     const auto inputs = tensors_of(one.inputs);
     const auto shape = [&](std::size_t place) { return graph.tensors[*inputs[place]].shape; };
     if (one.rule == "embedding" && inputs[0] == tensor) least = std::min(least, shape(1)[0]);
-    if (one.rule == "cross_entropy_with_softmax" && inputs[1] == tensor) {
-      least = std::min(least, shape(0).back());
-    }
+    if (is_loss_of_classes(one) && inputs[1] == tensor) least = std::min(least, shape(0).back());
   }
   return std::max<std::int64_t>(1, least);
 }
 
 bool is_whole_number(const spmd::GraphTensor& tensor) {
-  return tensor.type.find("int") != std::string::npos;
+  return tensor.type.find("int") != std::string::npos || tensor.type == "bool";
 }
 
 /// Uniform; of a matrix in the range that keeps the size of what it multiplies.
@@ -179,7 +178,7 @@ class RankOfGraph {
       if (is_in) call.classes = groups_.at(group).get();
     }
     for (const ArrayPlace& at : step.outputs) {
-      if (step.kind == TrainingStep::Kind::Forward) arrays_[*at] = zeros_of(*part_of(*at));
+      if (at && step.kind == TrainingStep::Kind::Forward) arrays_[*at] = zeros_of(*part_of(*at));
       call.outputs.push_back(pointer(at));
     }
     for (const ArrayPlace& at : step.inputs) call.inputs.push_back(pointer(at));
@@ -219,7 +218,22 @@ std::vector<int> ranks_of(const OperatorGraph& graph) {
   return {ranks.begin(), ranks.end()};
 }
 
-void require_runnable(const OperatorGraph& graph) {
+/// A gradient goes back only through the outputs that have one.
+void require_gradients(const OperatorGraph& graph, const TrainingSteps& steps) {
+  for (const TrainingStep& step : steps.steps) {
+    if (step.kind != TrainingStep::Kind::Backward) continue;
+    const spmd::GraphOperator& one = graph.operators[step.at];
+    const std::size_t only = local_operator(one).differentiated;
+    for (std::size_t place = 0; place < step.of_outputs.size(); ++place) {
+      if (!step.of_outputs[place] || only == kAllPlaces || only == place) continue;
+      throw InputError("operator \"" + one.name + "\" (" + one.rule + "): the loss depends on \"" +
+                       graph.tensors[*tensors_of(one.outputs)[place]].name +
+                       "\", through which no gradient is computed here");
+    }
+  }
+}
+
+void require_runnable(const OperatorGraph& graph, const TrainingSteps& steps) {
   if (ranks_of(graph).size() > static_cast<std::size_t>(kMostGraphRanks)) {
     throw InputError("the meshes have " + std::to_string(ranks_of(graph).size()) +
                      " ranks together; a run has at most " + std::to_string(kMostGraphRanks));
@@ -234,6 +248,7 @@ void require_runnable(const OperatorGraph& graph) {
     }
   }
   for (const spmd::GraphOperator& one : graph.operators) require_local(graph, one);
+  require_gradients(graph, steps);
 }
 
 /// All groups that any step needs, each made once.
@@ -307,7 +322,7 @@ OperatorGraph on_one_rank(OperatorGraph graph) {
 
 GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps,
                           const GraphTrainingOptions& options) {
-  require_runnable(graph);
+  require_runnable(graph, steps);
   Job job{.graph = graph, .steps = steps, .options = options};
   const auto producers = producers_of(graph);
   for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
