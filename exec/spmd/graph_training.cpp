@@ -24,12 +24,18 @@ using spmd::TrainingArray;
 using spmd::TrainingStep;
 using spmd::TrainingSteps;
 
+bool is_whole_number(const spmd::GraphTensor& tensor) {
+  return tensor.type.find("int") != std::string::npos || tensor.type == "bool";
+}
+
 /// Whole numbers are below what the operators that take them can choose from.
 std::int64_t choices_of(const OperatorGraph& graph, std::size_t tensor) {
   if (graph.tensors[tensor].type == "bool") return 2;
   std::int64_t least = std::int64_t{1} << 24;
   for (const spmd::GraphOperator& one : graph.operators) {
-    const auto inputs = tensors_of(one.inputs);
+    const auto inputs = tensors_of(one.inputs), outputs = tensors_of(one.outputs);
+    const bool goes_on = inputs[0] == tensor && is_whole_number(graph.tensors[*outputs[0]]);
+    if (goes_on) least = std::min(least, choices_of(graph, *outputs[0]));
     const auto shape = [&](std::size_t place) { return graph.tensors[*inputs[place]].shape; };
     if (one.rule == "embedding" && inputs[0] == tensor) least = std::min(least, shape(1)[0]);
     if (is_loss_of_classes(one) && inputs[1] == tensor) least = std::min(least, shape(0).back());
@@ -37,17 +43,17 @@ std::int64_t choices_of(const OperatorGraph& graph, std::size_t tensor) {
   return std::max<std::int64_t>(1, least);
 }
 
-bool is_whole_number(const spmd::GraphTensor& tensor) {
-  return tensor.type.find("int") != std::string::npos || tensor.type == "bool";
-}
-
-/// Uniform; of a matrix in the range that keeps the size of what it multiplies.
-std::vector<float> drawn(const OperatorGraph& graph, std::size_t at, std::uint64_t seed) {
+/// As given, else uniform; of a matrix in the range that keeps the size of what it multiplies.
+std::vector<float> first_values(const OperatorGraph& graph, std::size_t at,
+                                const GraphTrainingOptions& options) {
   const spmd::GraphTensor& tensor = graph.tensors[at];
+  if (const auto given = options.values.find(tensor.name); given != options.values.end()) {
+    return given->second;
+  }
   std::int64_t elements = 1;
   for (const std::int64_t size : tensor.shape) elements *= size;
   std::vector<float> values(sized(elements));
-  const std::uint64_t key = key_of(seed, tensor.name);
+  const std::uint64_t key = key_of(options.seed, tensor.name);
   const std::int64_t choices = choices_of(graph, at);
   const bool is_matrix = tensor.role == spmd::TensorRole::Parameter && tensor.shape.size() > 1;
   const float range =
@@ -65,7 +71,7 @@ struct Job {
   const OperatorGraph& graph;
   const TrainingSteps& steps;
   const GraphTrainingOptions& options;
-  std::vector<std::vector<float>> drawn = {};  // by tensor; empty where an operator makes it
+  std::vector<std::vector<float>> first_values = {};  // by tensor; empty where an operator makes it
 };
 
 /// One rank, in its thread.
@@ -78,7 +84,7 @@ class RankOfGraph {
 
   void train() {
     for (std::size_t tensor = 0; tensor < graph_.tensors.size(); ++tensor) {
-      if (!job_.drawn[tensor].empty()) begin_with(tensor);
+      if (!job_.first_values[tensor].empty()) begin_with(tensor);
     }
     for (int step = 0; step < job_.options.steps; ++step) {
       clear_gradients();
@@ -119,7 +125,7 @@ class RankOfGraph {
     const spmd::LocalPart whole{.offset = spmd::Shape(part->shape.size()),
                                 .shape = graph_.tensors[tensor].shape};
     arrays_[at] = zeros_of(*part);
-    copy_box({whole, job_.drawn[tensor]}, *part, *arrays_[at]);
+    copy_box({whole, job_.first_values[tensor]}, *part, *arrays_[at]);
   }
 
   void clear_gradients() {
@@ -326,7 +332,8 @@ GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps
   Job job{.graph = graph, .steps = steps, .options = options};
   const auto producers = producers_of(graph);
   for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
-    job.drawn.push_back(producers[at] ? std::vector<float>() : drawn(graph, at, options.seed));
+    job.first_values.push_back(producers[at] ? std::vector<float>()
+                                             : first_values(graph, at, options));
   }
   auto groups = groups_by_rank(graph, steps);
   std::map<int, std::unique_ptr<RankOfGraph>> ranks;

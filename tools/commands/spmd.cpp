@@ -242,9 +242,9 @@ Command spmd_command() {
                       {"spmd place examples/graph-mlp.json", "the cheapest way to divide it"},
                       {"spmd run docs/examples/data-parallel.json", "training it on its ranks"},
                       {"spmd layers examples/spmd-layers.json", "where each layer is"}};
-  command.children = {infer_command(),    spmd_complete_command(), spmd_place_command(),
-                      spmd_run_command(), reshard_command(),       layers_command(),
-                      cut_command()};
+  command.children = {infer_command(),      spmd_capture_command(), spmd_complete_command(),
+                      spmd_place_command(), spmd_run_command(),     reshard_command(),
+                      layers_command(),     cut_command()};
   return command;
 }
 

@@ -128,6 +128,46 @@ TEST(SpmdRun, TrainsWhatPlacementFound) {
   EXPECT_NE(result.out.find("against one rank: losses "), std::string::npos) << result.out;
 }
 
+/// A model that PyTorch exported: captured with its weights, placed under a memory limit, trained
+/// with them and a batch of its own; losses are PyTorch's (tests/golden/spmd/captured).
+TEST(SpmdRun, TrainsWhatWasCapturedFromPyTorch) {
+  const std::string golden = std::string(PIPEWRIGHT_SOURCE_DIR) + "/tests/golden/spmd/captured/";
+  const Folder folder;
+  for (const std::string& words :
+       {"capture " + golden + "gpt.onnx --dimension batch=4 --mesh 2x2 -o gpt.json --weights w.st",
+        std::string("place gpt.json --memory 14KiB -o placed.json")}) {
+    const auto result = pipewright("spmd " + words, folder);
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+  }
+  const auto result = pipewright(
+      "spmd run placed.json --json --weights w.st --weights " + golden + "words-data.safetensors",
+      folder);
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  const Json document = Json::parse(result.out);
+  EXPECT_GT(document.at("bytes"), 0);
+  const Json expected = parse_json(read_text(golden + "losses.json"), "losses.json").at("gpt");
+  for (std::size_t step = 0; step < 3; ++step) {
+    EXPECT_NEAR(document.at("losses")[step], expected[step], 3e-5);
+  }
+}
+
+TEST(SpmdRun, SaysWhatIsWrongWithWeights) {
+  const std::string golden = std::string(PIPEWRIGHT_SOURCE_DIR) + "/tests/golden/spmd/captured/";
+  const Folder folder;
+  const auto result = pipewright(
+      "spmd run " + example("small-gpt") + " --weights " + golden + "words-data.safetensors",
+      folder);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("/ids: has the shape [4, 4], and in the graph [4, 8]"),
+            std::string::npos)
+      << result.err;
+  const auto other = pipewright(
+      "spmd run " + example("tensor-parallel") + " --weights " + golden + "words-data.safetensors",
+      folder);
+  EXPECT_NE(other.err.find("/ids: the graph has no tensor of that name"), std::string::npos)
+      << other.err;
+}
+
 TEST(SpmdRun, NamesWhatItCannotTrain) {
   const Folder folder;
   const auto complaint = [&](const std::string& tensors, const std::string& rule,
