@@ -25,6 +25,7 @@ const Table& translations() {
 }
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
+constexpr std::size_t kMostFoldedTogether = std::size_t{1} << 25;
 
 class Capturing {
  public:
@@ -49,23 +50,22 @@ class Capturing {
   }
 
  private:
-  /// What PyTorch says of an initializer that it does not train.
-  bool is_buffer(const std::string& name) const {
+  /// The initializers of which PyTorch says that it does not train them.
+  std::set<std::string> buffers() const {
+    std::set<std::string> names;
     for (const onnx::ValueInfo& value : model_.graph.values) {
-      if (value.name != name) continue;
       const auto kind = value.metadata.find("pkg.torch.export.graph_signature.InputSpec.kind");
-      return kind != value.metadata.end() && kind->second != "PARAMETER";
+      if (kind != value.metadata.end() && kind->second != "PARAMETER") names.insert(value.name);
     }
-    return false;
+    return names;
   }
 
   /// Numbers that a training changes: floating-point ones, finite and more than one.
   bool is_trained(const onnx::TensorData& tensor) {
     const std::int64_t elements = tensor.elements();
-    if (!onnx::is_float(tensor.type) || elements == 1 || options_.constants.count(tensor.name)) {
+    if (!onnx::is_float(tensor.type) || elements == 1 || constants_.count(tensor.name) > 0) {
       return false;
     }
-    if (is_buffer(tensor.name)) return false;
     if (elements > kMostFolded) return true;
     const std::vector<double> values = onnx::values_of(tensor, options_.folder, file_.name);
     return std::all_of(values.begin(), values.end(), [](double one) { return std::isfinite(one); });
@@ -82,6 +82,8 @@ class Capturing {
       throw InputError(file_.name, "",
                        "has no initializer \"" + name + "\"" + did_you_mean(name, names));
     }
+    constants_ = buffers();
+    constants_.insert(options_.constants.begin(), options_.constants.end());
     for (const onnx::TensorData& tensor : model_.graph.initializers) {
       Value value{.name = tensor.name, .shape = tensor.dims, .type = tensor.type};
       value.is_trained = is_trained(tensor);
@@ -145,6 +147,9 @@ class Capturing {
     if (is_onnx) constant = folded(node);
     if (constant) {
       if (node.node().outputs.empty()) node.fail("has no output");
+      folded_ += constant->values.size();
+      if (folded_ > kMostFoldedTogether)
+        node.fail("constants have more than 2^25 elements together");
       const std::string& name = node.node().outputs.front();
       values_[name] = GraphBuilding::known(std::move(*constant), name);
       return;
@@ -210,6 +215,8 @@ class Capturing {
   const CaptureOptions& options_;
   GraphBuilding building_;
   std::map<std::string, Value> values_;  // by name
+  std::set<std::string> constants_;      // initializers that are not trained
+  std::size_t folded_ = 0;               // elements of what was computed
 };
 
 }  // namespace

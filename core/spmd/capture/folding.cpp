@@ -34,7 +34,7 @@ Constant filled(const NodeReading& node, Shape shape, DataType type, Element ele
   std::int64_t count = 1;
   for (const std::int64_t size : made.shape) {
     if (size > kMostFolded || (count *= size) > kMostFolded) {
-      node.fail("makes a constant of more than 2^20 elements");
+      node.fail("makes a constant of more than 2^24 elements");
     }
   }
   Shape index(made.shape.size());

@@ -54,7 +54,7 @@ double NodeReading::number(std::size_t input) const {
 std::int64_t NodeReading::integer(std::size_t input) const { return whole(number(input)); }
 
 std::vector<double> NodeReading::values_of(const onnx::TensorData& tensor) const {
-  if (tensor.elements() > kMostFolded) fail("has a constant of more than 2^20 elements");
+  if (tensor.elements() > kMostFolded) fail("has a constant of more than 2^24 elements");
   return onnx::values_of(tensor, file_.folder, file_.name);
 }
 

@@ -36,7 +36,7 @@ struct Value {
 };
 
 /// The most elements that are folded into one constant.
-inline constexpr std::int64_t kMostFolded = std::int64_t{1} << 20;
+inline constexpr std::int64_t kMostFolded = std::int64_t{1} << 24;
 
 /// The file that a node is in.
 struct ModelFile {

@@ -74,6 +74,12 @@ int run_capture(const Arguments& arguments, Session& session) {
   options.folder = std::filesystem::path(file).parent_path();
   for (const std::string& name : arguments.all("--constant")) options.constants.insert(name);
   if (const auto mesh = arguments.text("--mesh")) options.mesh = mesh_shape(*mesh);
+  std::size_t ranks = 1;
+  for (const int size : options.mesh) {
+    ranks *= static_cast<std::size_t>(size);
+    if (ranks <= spmd::kMostMeshRanks) continue;
+    throw InputError("--mesh: expected at most " + std::to_string(spmd::kMostMeshRanks) + " ranks");
+  }
   const capture::Captured captured = capture::captured(model, file, options);
   const Json graph = to_json(captured.graph);
   if (const auto out = arguments.text("--out")) {
@@ -105,9 +111,10 @@ Command spmd_capture_command() {
       "PyTorch calls a buffer, and what --constant names. A node that has no rule is refused with "
       "its place. Let the model return its loss to train the graph.";
   command.examples = {
-      {"spmd capture model.onnx -o graph.json", "for spmd complete, place and run"},
-      {"spmd capture model.onnx --dimension batch=8 --weights weights.safetensors -o graph.json",
-       "with its weights, for spmd run --weights"},
+      {"spmd capture docs/examples/gpt.onnx --dimension batch=8 -o graph.json",
+       "for spmd complete, place and run"},
+      {"spmd capture docs/examples/gpt.onnx --dimension batch=4 --weights weights.safetensors",
+       "its weights, for spmd run --weights"},
   };
   command.positionals = {{.name = "FILE", .help = "an ONNX model", .least = 1, .most = 1}};
   command.flags = {

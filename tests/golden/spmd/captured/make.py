@@ -4,7 +4,8 @@ data of one batch and the losses of three steps of gradient descent as PyTorch t
     python make.py    where torch, onnx and onnxscript can be imported
 
 mlp.onnx      by torch.export, with its parameters' names
-gpt.onnx      by torch.export, attention as F.scaled_dot_product_attention, "batch" left open
+gpt.onnx      by torch.export, attention as F.scaled_dot_product_attention, "batch" left open; it and
+              its data are in docs/examples too
 gpt-14.onnx   by tracing, operator set 14: norms and gelu are taken apart
 llama.onnx    by tracing: rotary positions, grouped heads, its mask computed
 llama-e.onnx  by torch.export
