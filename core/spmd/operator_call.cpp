@@ -60,6 +60,10 @@ std::int64_t Operands::integer(std::string_view attribute) const {
   return std::get<std::int64_t>(value_of(attribute));
 }
 
+double Operands::number(std::string_view attribute) const {
+  return std::get<double>(value_of(attribute));
+}
+
 std::vector<std::int64_t> Operands::integers(std::string_view attribute) const {
   return std::get<std::vector<std::int64_t>>(value_of(attribute));
 }

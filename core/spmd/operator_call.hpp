@@ -57,6 +57,7 @@ class Operands {
 
   bool boolean(std::string_view attribute) const;
   std::int64_t integer(std::string_view attribute) const;
+  double number(std::string_view attribute) const;
   std::vector<std::int64_t> integers(std::string_view attribute) const;
   /// An integer that names a dimension out of `rank`, from the end where it is negative. Throws
   /// InputError where there is no such dimension.

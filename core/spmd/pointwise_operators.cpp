@@ -25,11 +25,11 @@ Equation several_tensors(const Operands& operands) {
           .outputs_stay = true};
 }
 
-Operator unary(std::string_view name) {
+Operator unary(std::string_view name, std::vector<AttributeSlot> attributes = {}) {
   return {.name = name,
           .inputs = {{"x"}},
           .outputs = {{"out"}},
-          .attributes = {},
+          .attributes = std::move(attributes),
           .equation = one_tensor};
 }
 
@@ -55,11 +55,14 @@ std::vector<Operator> pointwise_operators() {
        .outputs = {{"out"}},
        .attributes = {},
        .equation = several_tensors},
+      unary("gelu", {{"approximate", false}}),
+      unary("pow", {{"factor", 1.0}}),
+      unary("scale", {{"scale", 1.0}, {"bias", 0.0}}),
   };
   for (const std::string_view name :
-       {"abs",  "assign", "cast",        "ceil",   "clip",  "cos",   "exp",   "floor",
-        "gelu", "log",    "logical_not", "pow",    "relu",  "rsqrt", "scale", "sigmoid",
-        "silu", "sin",    "sqrt",        "square", "swish", "tanh"}) {
+       {"abs",  "assign", "cast", "ceil",        "clip",  "cos",   "erf",
+        "exp",  "floor",  "log",  "logical_not", "relu",  "rsqrt", "sigmoid",
+        "silu", "sin",    "sqrt", "square",      "swish", "tanh"}) {
     rows.push_back(unary(name));
   }
   for (const std::string_view name :

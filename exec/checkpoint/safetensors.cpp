@@ -101,8 +101,9 @@ std::string safetensors_header(const std::vector<SafetensorsWriter::Array>& arra
   for (const auto& array : arrays) {
     const std::int64_t begin = std::exchange(next, next + 4 * array.elements);
     PIPEWRIGHT_ASSERT(!header.contains(array.name), "two arrays have one name");
+    const auto shape = array.shape.value_or(std::vector{array.elements});
     header[array.name] = {
-        {"dtype", kSafeFloats}, {"shape", {array.elements}}, {"data_offsets", {begin, next}}};
+        {"dtype", kSafeFloats}, {"shape", shape}, {"data_offsets", {begin, next}}};
   }
   std::string text = header.dump();
   text.append((kFirstTensorAlignment - text.size() % kFirstTensorAlignment) % kFirstTensorAlignment,

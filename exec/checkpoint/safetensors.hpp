@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,13 +42,14 @@ SafetensorsHeader parse_safetensors(std::string_view bytes, std::int64_t file_by
 /// Reads no more of the file than its header.
 SafetensorsHeader read_safetensors(const std::filesystem::path& file);
 
-/// A file of F32 arrays of one dimension, written one after another: there whole, or not at all.
+/// A file of F32 arrays, written one after another: there whole, or not at all.
 /// Throws MachineError.
 class SafetensorsWriter {
  public:
   struct Array {
     std::string name;
     std::int64_t elements = 0;
+    std::optional<std::vector<std::int64_t>> shape = {};  // of one dimension where left out
   };
   SafetensorsWriter(const std::filesystem::path& file, const std::vector<Array>& arrays,
                     const std::map<std::string, std::string>& metadata);

@@ -24,31 +24,36 @@ using spmd::TrainingArray;
 using spmd::TrainingStep;
 using spmd::TrainingSteps;
 
+bool is_whole_number(const spmd::GraphTensor& tensor) {
+  return tensor.type.find("int") != std::string::npos || tensor.type == "bool";
+}
+
 /// Whole numbers are below what the operators that take them can choose from.
 std::int64_t choices_of(const OperatorGraph& graph, std::size_t tensor) {
+  if (graph.tensors[tensor].type == "bool") return 2;
   std::int64_t least = std::int64_t{1} << 24;
   for (const spmd::GraphOperator& one : graph.operators) {
-    const auto inputs = tensors_of(one.inputs);
+    const auto inputs = tensors_of(one.inputs), outputs = tensors_of(one.outputs);
+    const bool goes_on = inputs[0] == tensor && is_whole_number(graph.tensors[*outputs[0]]);
+    if (goes_on) least = std::min(least, choices_of(graph, *outputs[0]));
     const auto shape = [&](std::size_t place) { return graph.tensors[*inputs[place]].shape; };
     if (one.rule == "embedding" && inputs[0] == tensor) least = std::min(least, shape(1)[0]);
-    if (one.rule == "cross_entropy_with_softmax" && inputs[1] == tensor) {
-      least = std::min(least, shape(0).back());
-    }
+    if (is_loss_of_classes(one) && inputs[1] == tensor) least = std::min(least, shape(0).back());
   }
   return std::max<std::int64_t>(1, least);
 }
 
-bool is_whole_number(const spmd::GraphTensor& tensor) {
-  return tensor.type.find("int") != std::string::npos;
-}
-
-/// Uniform; of a matrix in the range that keeps the size of what it multiplies.
-std::vector<float> drawn(const OperatorGraph& graph, std::size_t at, std::uint64_t seed) {
+/// As given, else uniform; of a matrix in the range that keeps the size of what it multiplies.
+std::vector<float> first_values(const OperatorGraph& graph, std::size_t at,
+                                const GraphTrainingOptions& options) {
   const spmd::GraphTensor& tensor = graph.tensors[at];
+  if (const auto given = options.values.find(tensor.name); given != options.values.end()) {
+    return given->second;
+  }
   std::int64_t elements = 1;
   for (const std::int64_t size : tensor.shape) elements *= size;
   std::vector<float> values(sized(elements));
-  const std::uint64_t key = key_of(seed, tensor.name);
+  const std::uint64_t key = key_of(options.seed, tensor.name);
   const std::int64_t choices = choices_of(graph, at);
   const bool is_matrix = tensor.role == spmd::TensorRole::Parameter && tensor.shape.size() > 1;
   const float range =
@@ -66,7 +71,7 @@ struct Job {
   const OperatorGraph& graph;
   const TrainingSteps& steps;
   const GraphTrainingOptions& options;
-  std::vector<std::vector<float>> drawn = {};  // by tensor; empty where an operator makes it
+  std::vector<std::vector<float>> first_values = {};  // by tensor; empty where an operator makes it
 };
 
 /// One rank, in its thread.
@@ -79,7 +84,7 @@ class RankOfGraph {
 
   void train() {
     for (std::size_t tensor = 0; tensor < graph_.tensors.size(); ++tensor) {
-      if (!job_.drawn[tensor].empty()) begin_with(tensor);
+      if (!job_.first_values[tensor].empty()) begin_with(tensor);
     }
     for (int step = 0; step < job_.options.steps; ++step) {
       clear_gradients();
@@ -120,7 +125,7 @@ class RankOfGraph {
     const spmd::LocalPart whole{.offset = spmd::Shape(part->shape.size()),
                                 .shape = graph_.tensors[tensor].shape};
     arrays_[at] = zeros_of(*part);
-    copy_box({whole, job_.drawn[tensor]}, *part, *arrays_[at]);
+    copy_box({whole, job_.first_values[tensor]}, *part, *arrays_[at]);
   }
 
   void clear_gradients() {
@@ -179,7 +184,7 @@ class RankOfGraph {
       if (is_in) call.classes = groups_.at(group).get();
     }
     for (const ArrayPlace& at : step.outputs) {
-      if (step.kind == TrainingStep::Kind::Forward) arrays_[*at] = zeros_of(*part_of(*at));
+      if (at && step.kind == TrainingStep::Kind::Forward) arrays_[*at] = zeros_of(*part_of(*at));
       call.outputs.push_back(pointer(at));
     }
     for (const ArrayPlace& at : step.inputs) call.inputs.push_back(pointer(at));
@@ -219,7 +224,22 @@ std::vector<int> ranks_of(const OperatorGraph& graph) {
   return {ranks.begin(), ranks.end()};
 }
 
-void require_runnable(const OperatorGraph& graph) {
+/// A gradient goes back only through the outputs that have one.
+void require_gradients(const OperatorGraph& graph, const TrainingSteps& steps) {
+  for (const TrainingStep& step : steps.steps) {
+    if (step.kind != TrainingStep::Kind::Backward) continue;
+    const spmd::GraphOperator& one = graph.operators[step.at];
+    const std::size_t only = local_operator(one).differentiated;
+    for (std::size_t place = 0; place < step.of_outputs.size(); ++place) {
+      if (!step.of_outputs[place] || only == kAllPlaces || only == place) continue;
+      throw InputError("operator \"" + one.name + "\" (" + one.rule + "): the loss depends on \"" +
+                       graph.tensors[*tensors_of(one.outputs)[place]].name +
+                       "\", through which no gradient is computed here");
+    }
+  }
+}
+
+void require_runnable(const OperatorGraph& graph, const TrainingSteps& steps) {
   if (ranks_of(graph).size() > static_cast<std::size_t>(kMostGraphRanks)) {
     throw InputError("the meshes have " + std::to_string(ranks_of(graph).size()) +
                      " ranks together; a run has at most " + std::to_string(kMostGraphRanks));
@@ -234,6 +254,7 @@ void require_runnable(const OperatorGraph& graph) {
     }
   }
   for (const spmd::GraphOperator& one : graph.operators) require_local(graph, one);
+  require_gradients(graph, steps);
 }
 
 /// All groups that any step needs, each made once.
@@ -307,11 +328,12 @@ OperatorGraph on_one_rank(OperatorGraph graph) {
 
 GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps,
                           const GraphTrainingOptions& options) {
-  require_runnable(graph);
+  require_runnable(graph, steps);
   Job job{.graph = graph, .steps = steps, .options = options};
   const auto producers = producers_of(graph);
   for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
-    job.drawn.push_back(producers[at] ? std::vector<float>() : drawn(graph, at, options.seed));
+    job.first_values.push_back(producers[at] ? std::vector<float>()
+                                             : first_values(graph, at, options));
   }
   auto groups = groups_by_rank(graph, steps);
   std::map<int, std::unique_ptr<RankOfGraph>> ranks;

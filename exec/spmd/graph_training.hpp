@@ -17,6 +17,8 @@ struct GraphTrainingOptions {
   int steps = 3;
   float learning_rate = 0.1F;
   std::uint64_t seed = 1;
+  /// By tensor's name, whole: what they begin with, instead of what is drawn.
+  std::map<std::string, std::vector<float>> values = {};
 };
 
 inline constexpr int kMostGraphRanks = 64;

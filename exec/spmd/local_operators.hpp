@@ -16,22 +16,32 @@ namespace pipewright::exec::graphs {
 struct LocalCall {
   const spmd::GraphOperator& one;
   std::vector<const LocalArray*> inputs = {};
-  std::vector<LocalArray*> outputs = {};  // forward: to be filled; they have their parts
+  std::vector<LocalArray*> outputs = {};  // forward: zeros, to be filled; they have their parts
   std::vector<const LocalArray*> of_outputs = {};
   std::vector<LocalArray*> gradients = {};  // added to
   /// Where the classes of logits are divided: the processes that have the others, in their order.
   collectives::Group* classes = nullptr;
 };
 
+inline constexpr std::size_t kAllPlaces = ~std::size_t{0};
+
 struct LocalOperator {
   std::string_view rule;
   void (*forward)(const LocalCall&) = nullptr;
   void (*backward)(const LocalCall&) = nullptr;
+  /// The output from which gradients come; others have none.
+  std::size_t differentiated = kAllPlaces;
+  /// So many inputs and outputs, the first ones, have to be there.
+  std::size_t inputs = kAllPlaces, outputs = kAllPlaces;
+  /// "is computed here with …", where attributes or shapes are others than these compute; or null.
+  const char* (*refusal)(const spmd::OperatorGraph&, const spmd::GraphOperator&) = nullptr;
 };
 
-/// Throws InputError, naming the operator: there is none, or its attributes or shapes are others
-/// than these compute.
+/// Throws InputError, naming the operator: there is none, or its tensors, attributes or shapes are
+/// others than these compute.
 const LocalOperator& local_operator(const spmd::GraphOperator& one);
 void require_local(const spmd::OperatorGraph& graph, const spmd::GraphOperator& one);
+/// In alphabetical order.
+std::vector<std::string_view> local_operator_names();
 
 }  // namespace pipewright::exec::graphs

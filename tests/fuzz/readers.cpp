@@ -14,6 +14,7 @@
 #include "core/order/problems.hpp"
 #include "core/plan/measured_steps.hpp"
 #include "core/plan/paddle_tuner_job.hpp"
+#include "core/spmd/capture/capture.hpp"
 #include "core/spmd/graph/explanation.hpp"
 #include "core/spmd/graph/graph_json.hpp"
 #include "core/spmd/inference_cases.hpp"
@@ -128,6 +129,15 @@ void complete_spmd_graph(std::string_view bytes) {
   });
 }
 
+/// A model, captured, and its graph read again.
+void capture_onnx(std::string_view bytes) {
+  const onnx::Model model = onnx::parse_model(bytes, "fuzz.onnx");
+  const spmd::capture::CaptureOptions options{.dimensions = {{"batch", 4}}};
+  const Json graph = to_json(spmd::capture::captured(model, "fuzz.onnx", options).graph);
+  const Json again = to_json(spmd::read_graph(JsonCursor(graph, "again")));
+  PIPEWRIGHT_ASSERT(again == graph, "a captured graph is read as it is written");
+}
+
 /// Layers on meshes and clusters to be cut.
 void read_spmd_layers(std::string_view bytes) {
   with_cursor(bytes, [](const JsonCursor& root) {
@@ -210,6 +220,7 @@ const std::vector<Reader>& readers() {
       {"rank_traces", read_rank_traces},
       {"pickle", [](std::string_view bytes) { (void)parse_pickle(bytes, "fuzz"); }},
       {"dumps", read_dumps},
+      {"onnx", capture_onnx},
       {"journal",
        [](std::string_view bytes) {
          (void)tools::read_journal(bytes, R"({"schema":"pipewright.journal/2"})", "fuzz");

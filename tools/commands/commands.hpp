@@ -24,9 +24,10 @@ Command run_command();
 Command schedules_command();
 Command simulate_command();
 Command spmd_command();
-Command spmd_complete_command();  // a child of spmd
-Command spmd_place_command();     // a child of spmd
-Command spmd_run_command();       // a child of spmd
+Command spmd_capture_command();  // a child of spmd, as the next three, in tools/commands/spmd
+Command spmd_complete_command();
+Command spmd_place_command();
+Command spmd_run_command();
 Command tune_command();
 
 }  // namespace pipewright::tools

@@ -238,13 +238,15 @@ Command spmd_command() {
   command.name = "spmd";
   command.summary = "distributed tensors: layouts, whole graphs, reshards, layers on meshes";
   command.examples = {{"spmd infer examples/spmd-cases.json", "what operators need and leave"},
+                      {"spmd capture docs/examples/gpt.onnx --dimension batch=8",
+                       "a graph of a model from PyTorch"},
                       {"spmd complete examples/graph-mlp.json", "the layouts of a whole graph"},
                       {"spmd place examples/graph-mlp.json", "the cheapest way to divide it"},
                       {"spmd run docs/examples/data-parallel.json", "training it on its ranks"},
                       {"spmd layers examples/spmd-layers.json", "where each layer is"}};
-  command.children = {infer_command(),    spmd_complete_command(), spmd_place_command(),
-                      spmd_run_command(), reshard_command(),       layers_command(),
-                      cut_command()};
+  command.children = {infer_command(),      spmd_capture_command(), spmd_complete_command(),
+                      spmd_place_command(), spmd_run_command(),     reshard_command(),
+                      layers_command(),     cut_command()};
   return command;
 }
 

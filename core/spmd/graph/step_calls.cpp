@@ -76,9 +76,13 @@ class CallRows {
 
 }  // namespace
 
+bool is_loss_of_classes(const GraphOperator& one) {
+  return one.rule == "cross_entropy_with_softmax" || one.rule == "c_softmax_with_cross_entropy";
+}
+
 std::vector<std::vector<int>> groups_of_classes(const OperatorGraph& completed,
                                                 const GraphOperator& one) {
-  if (one.rule != "cross_entropy_with_softmax") return {};
+  if (!is_loss_of_classes(one)) return {};
   const std::vector<int>& dims = one.annotation.inputs[0]->dims.back();
   if (dims.empty()) return {};
   return groups_along(completed.meshes[*one.annotation.mesh].mesh, dims);

@@ -9,6 +9,9 @@
 
 namespace pipewright::spmd {
 
+/// It takes logits, with classes in the last dimension, and labels.
+bool is_loss_of_classes(const GraphOperator& one);
+
 /// Where an operator divides the classes of logits, the processes that have those of the same rows:
 /// they sum twice among themselves. Empty of any other operator.
 std::vector<std::vector<int>> groups_of_classes(const OperatorGraph& completed,

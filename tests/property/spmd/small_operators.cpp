@@ -14,22 +14,6 @@ std::size_t place_of(const Shape& shape, const Shape& index) {
   return place;
 }
 
-/// Each element of the only output from its index.
-std::vector<Array> filled(const Computation& c, const std::function<double(const Shape&)>& value) {
-  Array out = zeros(c.outputs[0]);
-  for_each_index(out.shape, [&](const Shape& index) { out.at(index) = value(index); });
-  return {std::move(out)};
-}
-
-/// The element of a tensor that is repeated where it has size 1, aligned at the last dimensions.
-double broadcast_at(const Array& array, const Shape& index) {
-  Shape own(index.end() - static_cast<std::ptrdiff_t>(array.shape.size()), index.end());
-  for (std::size_t axis = 0; axis < own.size(); ++axis) {
-    if (array.shape[axis] == 1) own[axis] = 0;
-  }
-  return array.at(own);
-}
-
 std::vector<Array> add(const Computation& c) {
   return filled(c, [&](const Shape& at) {
     return broadcast_at(c.inputs[0], at) + broadcast_at(c.inputs[1], at);
@@ -232,11 +216,6 @@ std::vector<Array> normalised_by_size(const Computation& c) {
   return {std::move(out), std::move(inverse)};
 }
 
-/// Where the head and the token stand among four dimensions.
-struct HeadAxes {
-  std::size_t head, token;
-};
-
 /// Heads of keys and values serve as many of queries as follow each other; where one alone serves
 /// all, it is here whole. The second result is the logarithm of the sum of exponentials.
 std::vector<Array> attended(const Computation& c, HeadAxes axes) {
@@ -428,6 +407,20 @@ void for_each_index(const Shape& shape, const std::function<void(const Shape&)>&
     while (axis > 0 && ++index[axis - 1] == shape[axis - 1]) index[--axis] = 0;
     if (axis == 0) return;
   }
+}
+
+std::vector<Array> filled(const Computation& c, const std::function<double(const Shape&)>& value) {
+  Array out = zeros(c.outputs[0]);
+  for_each_index(out.shape, [&](const Shape& index) { out.at(index) = value(index); });
+  return {std::move(out)};
+}
+
+double broadcast_at(const Array& array, const Shape& index) {
+  Shape own(index.end() - static_cast<std::ptrdiff_t>(array.shape.size()), index.end());
+  for (std::size_t axis = 0; axis < own.size(); ++axis) {
+    if (array.shape[axis] == 1) own[axis] = 0;
+  }
+  return array.at(own);
 }
 
 std::vector<OperatorCase> operator_cases() {

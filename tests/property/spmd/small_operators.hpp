@@ -29,6 +29,16 @@ struct Computation {
   std::vector<Shape> outputs;  // shapes
 };
 
+/// Each element of the only output from its index.
+std::vector<Array> filled(const Computation& c, const std::function<double(const Shape&)>& value);
+/// The element of a tensor that is repeated where it has size 1, aligned at the last dimensions.
+double broadcast_at(const Array& array, const Shape& index);
+
+/// Where the head and the token stand among the four dimensions of attention.
+struct HeadAxes {
+  std::size_t head, token;
+};
+
 struct OperatorCase {
   std::string name;
   std::vector<Shape> inputs;

@@ -14,6 +14,7 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/commands/spmd/mesh_flag.hpp"
 #include "tools/input/named_cluster.hpp"
 
 namespace pipewright::tools {
@@ -25,18 +26,6 @@ using Align = Table::Align;
 std::string time_text(double ns) { return format_duration(Nanoseconds(std::llround(ns))); }
 
 std::string bytes_text(std::int64_t bytes) { return format_bytes(Bytes(bytes)); }
-
-/// "2x4".
-std::vector<int> shape_of(const std::string& text) {
-  std::vector<int> shape;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('x', begin), text.size());
-    shape.push_back(static_cast<int>(parse_integer(text.substr(begin, end - begin), "--mesh", 1,
-                                                   static_cast<int>(spmd::kMostMeshRanks))));
-    begin = end + 1;
-  }
-  return shape;
-}
 
 /// A preset comes with as many nodes as the mesh needs.
 Cluster cluster_for(const Arguments& arguments, const spmd::OperatorGraph& graph) {
@@ -163,7 +152,7 @@ int run_place(const Arguments& arguments, Session& session) {
   const Json json = parse_json(read_text(file), file);
   spmd::OperatorGraph graph = spmd::read_graph(JsonCursor(json, file));
   if (const auto mesh = arguments.text("--mesh")) {
-    graph = placing::on_mesh(std::move(graph), shape_of(*mesh));
+    graph = placing::on_mesh(std::move(graph), mesh_shape(*mesh));
   }
   const Cluster cluster = cluster_for(arguments, graph);
   const auto memory = arguments.text("--memory");

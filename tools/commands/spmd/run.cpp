@@ -9,6 +9,7 @@
 #include "core/spmd/graph/step_calls.hpp"
 #include "core/spmd/reshard_cases.hpp"
 #include "exec/spmd/graph_training.hpp"
+#include "exec/spmd/graph_values.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
@@ -166,7 +167,10 @@ int run_graph(const Arguments& arguments, Session& session) {
   const Json json = parse_json(read_text(file), file);
   const spmd::OperatorGraph given = spmd::read_graph(JsonCursor(json, file));
   const std::size_t loss = spmd::loss_of(given, arguments.text("--loss"));
-  const exec::graphs::GraphTrainingOptions options = options_of(arguments);
+  exec::graphs::GraphTrainingOptions options = options_of(arguments);
+  for (const std::string& weights : arguments.all("--weights")) {
+    options.values.merge(exec::graphs::read_graph_values(weights, given));
+  }
   Trained trained;
   trained.graph = spmd::completed(given).graph;
   trained.steps = spmd::training_steps(trained.graph, loss);
@@ -194,7 +198,8 @@ Command spmd_run_command() {
   command.description =
       "Reads an operator graph (pipewright.graph/1), completes it, and trains it by plain gradient "
       "descent, a thread for each rank: forward, backward, what moves between, updates. Tensors "
-      "that no operator makes are drawn from the seed. The same graph is then trained on one rank. "
+      "that no operator makes are drawn from the seed, or read with --weights. The same graph is "
+      "then trained on one rank. "
       "The exit status is 1 if a loss, a gradient or a parameter is off by more than 1e-6 of the "
       "largest.";
   command.examples = {
@@ -218,6 +223,13 @@ Command spmd_run_command() {
        .name = "--seed",
        .argument = "N",
        .help = "of parameters and data; default 1"},
+      {.group = "Training",
+       .name = "--weights",
+       .argument = "FILE",
+       .help = "values of parameters, constants and data to begin with (safetensors), instead of "
+               "drawn ones",
+       .repeatable = true,
+       .is_file = true},
       {.group = "Output",
        .name = "--calls",
        .argument = "FILE",
