@@ -60,9 +60,9 @@ std::vector<Operator> pointwise_operators() {
       unary("scale", {{"scale", 1.0}, {"bias", 0.0}}),
   };
   for (const std::string_view name :
-       {"abs",  "assign", "cast", "ceil",        "clip",  "cos",   "erf",
-        "exp",  "floor",  "log",  "logical_not", "relu",  "rsqrt", "sigmoid",
-        "silu", "sin",    "sqrt", "square",      "swish", "tanh"}) {
+       {"abs",     "assign", "cast",  "ceil", "clip",        "cos",   "erf",
+        "exp",     "floor",  "isnan", "log",  "logical_not", "relu",  "rsqrt",
+        "sigmoid", "silu",   "sin",   "sqrt", "square",      "swish", "tanh"}) {
     rows.push_back(unary(name));
   }
   for (const std::string_view name :

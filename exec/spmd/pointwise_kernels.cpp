@@ -33,6 +33,8 @@ constexpr Curve kErf{
     [](double x) { return std::erf(x); },
     [](double x, double) { return 2 / std::sqrt(std::numbers::pi) * std::exp(-x * x); }};
 constexpr Curve kExp{[](double x) { return std::exp(x); }, [](double, double y) { return y; }};
+constexpr Curve kIsNan{[](double x) { return std::isnan(x) ? 1.0 : 0.0; },
+                       [](double, double) { return 0.0; }};
 constexpr Curve kLog{[](double x) { return std::log(x); }, [](double x, double) { return 1 / x; }};
 constexpr Curve kRelu{[](double x) { return x < 0 ? 0.0 : x; },
                       [](double, double y) { return y > 0 ? 1.0 : 0.0; }};
@@ -248,6 +250,7 @@ std::vector<LocalOperator> pointwise_kernels() {
       along<kErf>("erf"),
       along<kExp>("exp"),
       {.rule = "gelu", .forward = gelu, .backward = gelu_back},
+      along<kIsNan>("isnan"),
       along<kLog>("log"),
       over<kLarger>("maximum"),
       over<kSmaller>("minimum"),

@@ -152,10 +152,9 @@ Outputs gather(const NodeReading& node, GraphBuilding& graph) {
     return {in_shape(node, graph, one, shape)};
   }
   shape.insert(shape.begin() + place, ids.shape.begin(), ids.shape.end());
-  if (axis == 0 && x.shape.size() == 2 && !ids.constant) {
+  if (axis == 0 && x.shape.size() == 2) {
     Value rows = graph.make_one(node, "embedding", {&ids, &x}, shape);
-    rows.type = x.type;
-    graph.graph.tensors[*rows.tensor].type = type_name(rows.type);
+    graph.give_type(rows, x.type);
     return {rows};
   }
   if (ids.shape.size() != 1) node.fail("is captured with ids in one dimension, or from a table");

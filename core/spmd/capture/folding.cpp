@@ -64,9 +64,8 @@ double at(const Constant& from, const Shape& index) {
 
 Constant as_it_is(const NodeReading& node) { return node.constant(0); }
 
-Constant cast(const NodeReading& node) {
+Constant cast(const NodeReading& node, DataType type) {
   const Constant& x = node.constant(0);
-  const auto type = static_cast<DataType>(node.attribute("to", 1));
   return filled(node, x.shape, type, [&](const Shape& index) { return at(x, index); });
 }
 
@@ -158,6 +157,48 @@ Constant gathered(const NodeReading& node) {
   });
 }
 
+/// Each index stands where its element goes, and says where along the axis it comes from.
+Constant gathered_each(const NodeReading& node) {
+  const Constant &from = node.constant(0), &chosen = node.constant(1);
+  const std::size_t axis = node.axis(node.attribute("axis", 0), from.shape.size());
+  bool fits = chosen.shape.size() == from.shape.size();
+  for (std::size_t dim = 0; fits && dim < from.shape.size(); ++dim) {
+    fits = dim == axis || chosen.shape[dim] <= from.shape[dim];
+  }
+  if (!fits) node.fail("has indices of another shape");
+  return filled(node, chosen.shape, from.type, [&](Shape index) {
+    std::int64_t which = whole(at(chosen, index));
+    if (which < 0) which += from.shape[axis];
+    if (which < 0 || which >= from.shape[axis]) node.fail("chooses an element that is not there");
+    index[axis] = which;
+    return at(from, index);
+  });
+}
+
+/// The last dimension of the indices has the first coordinates of each element.
+Constant gathered_by_coordinates(const NodeReading& node) {
+  const Constant &from = node.constant(0), &chosen = node.constant(1);
+  const std::int64_t given = chosen.shape.empty() ? -1 : chosen.shape.back();
+  const bool fits = given >= 0 && given <= static_cast<std::int64_t>(from.shape.size());
+  if (!fits || node.attribute("batch_dims", 0) != 0) node.fail("has indices of another shape");
+  Shape shape(chosen.shape.begin(), chosen.shape.end() - 1);
+  const auto leading = static_cast<std::ptrdiff_t>(shape.size());
+  shape.insert(shape.end(), from.shape.begin() + given, from.shape.end());
+  return filled(node, shape, from.type, [&](const Shape& index) {
+    Shape place(index.begin(), index.begin() + leading), own;
+    place.push_back(0);
+    for (; place.back() < given; ++place.back()) {
+      const std::int64_t size = from.shape[own.size()];
+      std::int64_t which = whole(at(chosen, place));
+      if (which < 0) which += size;
+      if (which < 0 || which >= size) node.fail("chooses an element that is not there");
+      own.push_back(which);
+    }
+    own.insert(own.end(), index.begin() + leading, index.end());
+    return at(from, own);
+  });
+}
+
 Constant transposed(const NodeReading& node) {
   const Constant& from = node.constant(0);
   const std::vector<std::size_t> axes = permutation(node);
@@ -205,6 +246,21 @@ Constant counted(const NodeReading& node) {
   if (!(count <= static_cast<double>(kMostFolded))) node.fail("counts too far");
   return filled(node, {std::max<std::int64_t>(0, whole(count))}, node.constant(0).type,
                 [&](const Shape& index) { return start + step * static_cast<double>(index[0]); });
+}
+
+Constant running_sum(const NodeReading& node) {
+  if (node.attribute("exclusive", 0) != 0 || node.attribute("reverse", 0) != 0) {
+    node.fail("is known forward and with each element alone");
+  }
+  Constant sum = node.constant(0);
+  const std::size_t axis = node.axis(node.integer(1), sum.shape.size());
+  std::size_t stride = 1;
+  for (std::size_t dim = axis + 1; dim < sum.shape.size(); ++dim) stride *= sized(sum.shape[dim]);
+  const std::size_t line = stride * sized(sum.shape[axis]);
+  for (std::size_t place = 0; place < sum.values.size(); ++place) {
+    if (place % line >= stride) sum.values[place] += sum.values[place - stride];
+  }
+  return sum;
 }
 
 Constant product(const NodeReading& node) {
@@ -256,12 +312,25 @@ const std::map<std::string_view, Whether> kWhether = {
 
 using Folding = Constant (*)(const NodeReading&);
 const std::map<std::string_view, Folding> kOthers = {
-    {"Cast", cast},          {"Concat", joined},        {"ConstantOfShape", repeated_value},
-    {"Div", divided},        {"Expand", expanded},      {"Flatten", in_shape},
-    {"Gather", gathered},    {"Identity", as_it_is},    {"Range", counted},
-    {"ReduceProd", product}, {"Reshape", in_shape},     {"Slice", cut},
-    {"Squeeze", in_shape},   {"Transpose", transposed}, {"Trilu", triangle},
-    {"Unsqueeze", in_shape}, {"Where", chosen},
+    {"Concat", joined},
+    {"ConstantOfShape", repeated_value},
+    {"CumSum", running_sum},
+    {"Div", divided},
+    {"Expand", expanded},
+    {"Flatten", in_shape},
+    {"Gather", gathered},
+    {"GatherElements", gathered_each},
+    {"GatherND", gathered_by_coordinates},
+    {"Identity", as_it_is},
+    {"Range", counted},
+    {"ReduceProd", product},
+    {"Reshape", in_shape},
+    {"Slice", cut},
+    {"Squeeze", in_shape},
+    {"Transpose", transposed},
+    {"Trilu", triangle},
+    {"Unsqueeze", in_shape},
+    {"Where", chosen},
 };
 
 /// Of Constant: a tensor, a number or a list of them.
@@ -305,11 +374,13 @@ std::optional<Constant> folded(const NodeReading& node) {
   if (type == "Size") {
     return Constant{{}, DataType::Int64, {static_cast<double>(elements_of(node.input(0).shape))}};
   }
+  if (type == "CastLike" && node.input(0).constant) return cast(node, node.input(1).type);
   for (std::size_t input = 0; input < node.inputs(); ++input) {
     if (node.has(input) && !node.input(input).constant) return std::nullopt;
   }
   if (node.inputs() == 0) return std::nullopt;
   const DataType kind = node.constant(0).type;
+  if (type == "Cast") return cast(node, static_cast<DataType>(node.attribute("to", 1)));
   if (const auto row = kOfOne.find(type); row != kOfOne.end()) {
     const Constant& x = node.constant(0);
     return filled(node, x.shape, kind,

@@ -131,6 +131,11 @@ Value GraphBuilding::known(Constant constant, const std::string& name) {
   return value;
 }
 
+void GraphBuilding::give_type(Value& made, DataType type) {
+  made.type = type;
+  graph.tensors[*made.tensor].type = type_name(type);
+}
+
 void GraphBuilding::call(const Value& value, const std::string& name) {
   GraphTensor& tensor = graph.tensors[*value.tensor];
   tensors_.erase(tensor.name);

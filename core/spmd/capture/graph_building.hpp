@@ -30,6 +30,8 @@ class GraphBuilding {
 
   /// The graph's tensor of a value, a new one for what the file gives.
   std::size_t tensor_of(const NodeReading& node, Value& value);
+  /// Where it is not that of the first input.
+  void give_type(Value& made, DataType type);
   /// What a node made is called as the file calls it.
   void call(const Value& value, const std::string& name);
 

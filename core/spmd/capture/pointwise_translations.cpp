@@ -12,17 +12,20 @@ struct UnaryRow {
   std::string_view type, rule;
 };
 constexpr UnaryRow kUnaryRows[] = {
-    {"Abs", "abs"},    {"Ceil", "ceil"},       {"Cos", "cos"}, {"Erf", "erf"},
-    {"Exp", "exp"},    {"Floor", "floor"},     {"Log", "log"}, {"Not", "logical_not"},
-    {"Relu", "relu"},  {"Sigmoid", "sigmoid"}, {"Sin", "sin"}, {"Sqrt", "sqrt"},
-    {"Swish", "silu"}, {"Tanh", "tanh"},
+    {"Abs", "abs"},         {"Ceil", "ceil"},   {"Cos", "cos"},         {"Erf", "erf"},
+    {"Exp", "exp"},         {"Floor", "floor"}, {"IsNaN", "isnan"},     {"Log", "log"},
+    {"Not", "logical_not"}, {"Relu", "relu"},   {"Sigmoid", "sigmoid"}, {"Sin", "sin"},
+    {"Sqrt", "sqrt"},       {"Swish", "silu"},  {"Tanh", "tanh"},
 };
 
 Outputs of_one(const NodeReading& node, GraphBuilding& graph) {
   for (const UnaryRow& row : kUnaryRows) {
     if (row.type != node.node().type) continue;
     if (node.number_attribute("alpha", 1) != 1) node.fail("is captured with an alpha of 1");
-    return {graph.make_one(node, std::string(row.rule), {&node.input(0)}, node.input(0).shape)};
+    Value& x = node.input(0);
+    Value made = graph.make_one(node, std::string(row.rule), {&x}, x.shape);
+    if (row.rule == "isnan") graph.give_type(made, DataType::Bool);
+    return {made};
   }
   node.fail("is no node of one tensor");
 }
@@ -154,8 +157,7 @@ Outputs compared(const NodeReading& node, GraphBuilding& graph) {
     if (row.type != node.node().type) continue;
     Value made =
         graph.make_one(node, std::string(row.rule), {&x, &y}, broadcast(node, x.shape, y.shape));
-    made.type = DataType::Bool;
-    graph.graph.tensors[*made.tensor].type = type_name(made.type);
+    graph.give_type(made, DataType::Bool);
     return {made};
   }
   node.fail("is no comparison");
@@ -165,8 +167,7 @@ Outputs choice(const NodeReading& node, GraphBuilding& graph) {
   Value &condition = node.input(0), &x = node.input(1), &y = node.input(2);
   const Shape shape = broadcast(node, broadcast(node, condition.shape, x.shape), y.shape);
   Value made = graph.make_one(node, "where", {&condition, &x, &y}, shape);
-  made.type = x.type;
-  graph.graph.tensors[*made.tensor].type = type_name(made.type);
+  graph.give_type(made, x.type);
   return {made};
 }
 
@@ -181,13 +182,13 @@ Outputs kept(const NodeReading& node, GraphBuilding&) {
 }
 
 Outputs cast(const NodeReading& node, GraphBuilding& graph) {
-  const auto type = static_cast<DataType>(node.attribute("to", 0));
+  const auto type = node.node().type == "CastLike" ? node.input(1).type
+                                                   : static_cast<DataType>(node.attribute("to", 0));
   Value& x = node.input(0);
   if (type_name(type).empty()) node.fail("makes a type that graphs do not have");
   if (type == x.type) return {x};
   Value made = graph.make_one(node, "cast", {&x}, x.shape);
-  made.type = type;
-  graph.graph.tensors[*made.tensor].type = type_name(type);
+  graph.give_type(made, type);
   return {made};
 }
 
@@ -195,9 +196,16 @@ Outputs cast(const NodeReading& node, GraphBuilding& graph) {
 
 std::vector<Translation> pointwise_translations() {
   std::vector<Translation> rows = {
-      {"Cast", cast},     {"Dropout", kept},          {"Gelu", gelu},
-      {"Identity", same}, {"Max", larger_or_smaller}, {"Min", larger_or_smaller},
-      {"Neg", negated},   {"Reciprocal", inverted},   {"Sum", sum},
+      {"Cast", cast},
+      {"CastLike", cast},
+      {"Dropout", kept},
+      {"Gelu", gelu},
+      {"Identity", same},
+      {"Max", larger_or_smaller},
+      {"Min", larger_or_smaller},
+      {"Neg", negated},
+      {"Reciprocal", inverted},
+      {"Sum", sum},
       {"Where", choice},
   };
   for (const UnaryRow& row : kUnaryRows) rows.push_back({row.type, of_one});

@@ -38,6 +38,7 @@ std::vector<TrainedCase> curves() {
       of_one("exp", "", std::exp),
       of_one("gelu", "", gelu),
       of_one("gelu", "", gelu_by_tanh, {true}),
+      of_one("isnan", "", [](double x) { return std::isnan(x) ? 1.0 : 0.0; }),
       of_one("log", "scale", std::log),
       of_one("pow", "scale", [](double x) { return std::pow(x, -1.5); }, {-1.5}),
       of_one("relu", "", [](double x) { return std::max(0.0, x); }),
