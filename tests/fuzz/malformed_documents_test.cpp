@@ -56,7 +56,7 @@ constexpr Fault kFaults[] = {
     {"cluster", "full", "/name", "-", ""},
     {"cluster", "full", "/nodes", "0", "/nodes"},
     {"cluster", "full", "/nodes", "18446744073709551616", "/nodes"},
-    {"cluster", "full", "/devices_per_node", "40000", "/devices_per_node"},
+    {"cluster", "full", "/devices_per_node", "600000", "/devices_per_node"},
     {"cluster", "full", "/device/kind", R"("gpu")", "/device/kind"},
     {"cluster", "full", "/device/memory_bytes", "1e300", "/device/memory_bytes"},
     {"cluster", "full", "/device/peak_flops", "0", "/device/peak_flops"},

@@ -1,6 +1,7 @@
 #include "tools/cli/application.hpp"
 
 #include <exception>
+#include <new>
 
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
@@ -119,12 +120,19 @@ int dispatch(Words words) {
   return run_command_words(std::move(words));
 }
 
+/// "pipewright run"; "pipewright" alone for no command, and without memory to look it up.
+std::string name_of(const Words& words) {
+  try {
+    if (!words.empty() && find(all_commands(), words.front()) != nullptr)
+      return "pipewright " + words.front();
+  } catch (const std::bad_alloc&) {
+  }
+  return "pipewright";
+}
+
 int complain(const Words& words, const std::string& what, int status) {
-  std::string where = "pipewright";
-  if (!words.empty() && find(all_commands(), words.front()) != nullptr)
-    where += " " + words.front();
   Session session(look_at_terminal("never"), false, false);
-  session.note(where + ": " + what);
+  session.note(name_of(words) + ": " + what);
   return status;
 }
 

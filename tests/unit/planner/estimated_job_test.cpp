@@ -266,7 +266,7 @@ TEST(Explain, WhatItDoesNotUnderstandIsNamed) {
   EXPECT_THROW(explained(job, "tp"), InputError);
   EXPECT_THROW(explained(job, "tp=many"), InputError);
   EXPECT_THROW(explained(job, "recompute=some"), InputError);
-  EXPECT_THROW(explained(job, "tp=70000"), InputError);
+  EXPECT_THROW(explained(job, "tp=1048577"), InputError);
   EXPECT_THROW(explained(job, "tp=1048576,pp=1048576,cp=1048576"), InputError);
 }
 

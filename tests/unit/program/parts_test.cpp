@@ -89,7 +89,7 @@ TEST(Parts, ThatAreNoneAreRefusedWithTheirPlace) {
   EXPECT_THAT(csv("# parts 4F: a"), HasSubstr("parts are given for 4F, but there are 1 stages"));
   EXPECT_THAT(csv("# mesh tp"), HasSubstr("expected axes and their devices"));
   EXPECT_THAT(csv("# mesh tp=0"), HasSubstr("axis tp needs 1 to 1048576 devices"));
-  EXPECT_THAT(csv("# mesh tp=300 ep=300"), HasSubstr("axis ep needs"));
+  EXPECT_THAT(csv("# mesh tp=3000 ep=3000"), HasSubstr("axis ep needs"));
   EXPECT_THAT(csv("# mesh tp=2 tp=2"), HasSubstr("axis tp is given twice"));
   EXPECT_THAT(csv("# mesh tp=2\n# group tp: 0"),
               HasSubstr("tp is an axis of the mesh and a group"));
