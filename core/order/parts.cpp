@@ -1,9 +1,9 @@
 #include "core/order/parts.hpp"
 
-#include "core/base/most_devices.hpp"
-
 #include <algorithm>
 #include <charconv>
+
+#include "core/base/most_devices.hpp"
 
 namespace pipewright {
 namespace {

@@ -6,12 +6,6 @@
 
 namespace pipewright {
 
-namespace {
-
-constexpr double kWholeState = 12;
-
-}  // namespace
-
 std::vector<FrameworkTraits> known_frameworks() {
   return {megatron_core(), nemo(), megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
           llm_foundry()};
@@ -36,7 +30,8 @@ FrameworkTraits with_products(FrameworkTraits traits, std::string_view type) {
   traits.forward_kernels += 2;
   traits.backward_kernels += 4;
   traits.optimizer_bytes += 4;
-  traits.state_bytes = std::max(traits.state_bytes, kWholeState);  // no 16-bit weight to complete
+  // There is no 16-bit weight for the state to complete.
+  traits.state_bytes = std::max(traits.state_bytes, FrameworkTraits{}.state_bytes);
   return traits;
 }
 

@@ -1,5 +1,6 @@
 #include "tools/cli/figures.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace pipewright::tools {
@@ -10,6 +11,12 @@ std::string formatted(const char* format, double value) {
   return text;
 }
 }  // namespace
+
+std::string nanoseconds_key(std::string_view words) {
+  std::string key(words);
+  std::replace(key.begin(), key.end(), ' ', '_');
+  return key + "_ns";
+}
 
 Json rank_fields(const std::vector<RankFigures>& ranks, int devices_of_rank) {
   Json list = Json::array();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/json.hpp"
@@ -14,6 +15,8 @@ namespace pipewright::tools {
 Json figures_fields(const Figures& figures, int devices_of_rank = 1);
 /// The entries of "ranks" alone.
 Json rank_fields(const std::vector<RankFigures>& ranks, int devices_of_rank = 1);
+/// "message_queue_ns" of "message queue": the member of a time that has a name in words.
+std::string nanoseconds_key(std::string_view words);
 /// "27.3 %".
 std::string percent_text(double ratio);
 /// "+1.2 %".

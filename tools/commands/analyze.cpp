@@ -1,5 +1,4 @@
 // pipewright analyze: where the time of a step is lost.
-#include <algorithm>
 #include <optional>
 
 #include "core/base/error.hpp"
@@ -31,17 +30,11 @@ bool asks_for_order(const Arguments& arguments) {
   return arguments.has("--emit-order") || arguments.has("--out") || arguments.has("--costs-out");
 }
 
-std::string cause_key(traces::BubbleCause cause) {
-  std::string key(to_string(cause));
-  std::replace(key.begin(), key.end(), ' ', '_');
-  return key + "_ns";
-}
-
 Json causes_fields(const traces::BubbleTotals& totals) {
   Json fields = Json::object();
   for (int c = 0; c < traces::kBubbleCauses; ++c) {
     const auto cause = static_cast<traces::BubbleCause>(c);
-    fields[cause_key(cause)] = totals.of(cause);
+    fields[nanoseconds_key(to_string(cause))] = totals.of(cause);
   }
   return fields;
 }
@@ -151,12 +144,12 @@ std::string replay_text(const TracedReplay& replay, const Step& step, const Argu
 
 /// The files that were asked for.
 void save_files(const Step& step, const traces::BubbleReport& report,
-                const std::optional<TracedReplay>& replay, const WhatIfs& what_ifs,
-                const Arguments& arguments, Session& session) {
+                const traces::RootReport& roots, const std::optional<TracedReplay>& replay,
+                const WhatIfs& what_ifs, const Arguments& arguments, Session& session) {
   if (const auto path = arguments.text("--html")) {
     traces::PageNotes notes;
     add_what_if_table(what_ifs, notes);
-    session.save_page(*path, step_page(step, report, std::move(notes)));
+    session.save_page(*path, step_page(step, report, roots, std::move(notes)));
   }
   if (const auto path = arguments.text("--out")) {
     session.save(*path, write_order_csv(*step.order));
@@ -229,7 +222,7 @@ int run_analyze(const Arguments& arguments, Session& session) {
     if (what_if) session.print(what_if_text(what_ifs, session.terminal()));
     if (arguments.has("--emit-order")) session.print(write_order_csv(*step.order));
   }
-  save_files(step, report, replay, what_ifs, arguments, session);
+  save_files(step, report, roots, replay, what_ifs, arguments, session);
   return kDone;
 }
 

@@ -13,6 +13,7 @@
 #include "tools/commands/commands.hpp"
 #include "tools/input/step.hpp"
 #include "tools/output/comparison_page.hpp"
+#include "tools/output/root_causes_text.hpp"
 #include "tools/output/step_page.hpp"
 #include "tools/output/timeline_report.hpp"
 #include "tools/output/verdict.hpp"
@@ -73,7 +74,9 @@ int report_subject(const Subject& subject, traces::PageNotes notes, const Argume
 int report_trace(const Step& step, traces::PageNotes notes, const Arguments& arguments,
                  Session& session) {
   add_what_if_table(what_ifs_of(step, arguments), notes);
-  save_report(arguments, step_page(step, bubbles_of(step), std::move(notes)), session);
+  const traces::BubbleReport bubbles = bubbles_of(step);
+  save_report(arguments, step_page(step, bubbles, roots_of(step, bubbles), std::move(notes)),
+              session);
   const Terminal& terminal = session.terminal();
   if (session.json()) {
     session.print_result({{"steps", Json::array({report_fields(step.title, step.figures)})}});

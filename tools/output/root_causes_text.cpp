@@ -16,17 +16,11 @@ using traces::RootReport;
 constexpr std::size_t kListed = 20;  // roots in JSON
 constexpr std::size_t kNamed = 2;    // roots of a cause in a table
 
-std::string key_of(RootCause cause) {
-  std::string key(to_string(cause));
-  std::replace(key.begin(), key.end(), ' ', '_');
-  return key + "_ns";
-}
-
 Json totals_fields(const traces::RootTotals& totals) {
   Json fields = Json::object();
   for (int c = 0; c < traces::kRootCauses; ++c) {
     const auto cause = static_cast<RootCause>(c);
-    fields[key_of(cause)] = totals.of(cause);
+    fields[nanoseconds_key(to_string(cause))] = totals.of(cause);
   }
   return fields;
 }
@@ -42,7 +36,8 @@ Json root_fields(const Program& program, const std::vector<int>& ranks, const Ro
                  {"idle_ns", root.idle_ns}};
   for (int c = 0; c < traces::kRootCauses; ++c) {
     const auto cause = static_cast<RootCause>(c);
-    if (const std::int64_t ns = root.by_cause.of(cause); ns > 0) fields[key_of(cause)] = ns;
+    if (const std::int64_t ns = root.by_cause.of(cause); ns > 0)
+      fields[nanoseconds_key(to_string(cause))] = ns;
   }
   return fields;
 }

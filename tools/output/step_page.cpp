@@ -85,9 +85,7 @@ std::vector<traces::PageTable> step_tables(const StepView& view) {
   constexpr int kMostColumns = 32;  // ranks in the table of bubbles
   std::vector<traces::PageTable> tables = {rank_table(view)};
   if (view.program.ranks() <= kMostColumns) tables.push_back(bubble_table(view));
-  tables.push_back(roots_table(
-      view.program, view.ranks,
-      traces::root_causes(view.program, view.timeline, view.costs, view.bubbles, view.trace)));
+  tables.push_back(roots_table(view.program, view.ranks, view.roots));
   tables.push_back(path_table(view));
   tables.insert(tables.end(), view.tables.begin(), view.tables.end());
   return tables;
@@ -134,7 +132,7 @@ std::vector<std::string> lines_about(const Step& step) {
 }
 
 std::string step_page(const Step& step, const traces::BubbleReport& bubbles,
-                      traces::PageNotes notes) {
+                      const traces::RootReport& roots, traces::PageNotes notes) {
   StepView view{.title = step.title,
                 .facts = lines_about(step),
                 .program = step.program,
@@ -142,12 +140,10 @@ std::string step_page(const Step& step, const traces::BubbleReport& bubbles,
                 .costs = step.costs,
                 .figures = step.figures,
                 .bubbles = bubbles,
+                .roots = roots,
                 .ranks = step.ranks,
                 .notes = std::move(notes)};
-  if (step.read) {
-    view.trace = &step.read->joined.trace;
-    view.tables = trace_tables(*step.read);
-  }
+  if (step.read) view.tables = trace_tables(*step.read);
   return step_page(view);
 }
 

@@ -10,6 +10,7 @@
 #include "core/timeline/timeline.hpp"
 #include "tools/input/step.hpp"
 #include "traces/analysis/bubbles.hpp"
+#include "traces/analysis/root_causes.hpp"
 #include "traces/page/page.hpp"
 
 namespace pipewright::tools {
@@ -23,11 +24,11 @@ struct StepView {
   const CostTable& costs;
   const Figures& figures;
   const traces::BubbleReport& bubbles;
-  const traces::TraceTimeline* trace = nullptr;  // of a step that was read from one
-  std::vector<int> ranks;                        // numbers of the rows; empty: 0, 1, …
-  std::optional<WaitReport> stuck;               // of a step that got stuck
-  traces::PageNotes notes;                       // stand before its own tables
-  std::vector<traces::PageTable> tables;         // stand after them
+  const traces::RootReport& roots;
+  std::vector<int> ranks;                 // numbers of the rows; empty: 0, 1, …
+  std::optional<WaitReport> stuck;        // of a step that got stuck
+  traces::PageNotes notes;                // stand before its own tables
+  std::vector<traces::PageTable> tables;  // stand after them
 };
 
 /// `others`: timelines that the notes' tables offer instead of its own, numbered from 1.
@@ -37,7 +38,7 @@ std::string step_headline(const Figures& figures);
 
 /// Of a trace with what was done to it: waiting taken out of slices, clocks set right.
 std::string step_page(const Step& step, const traces::BubbleReport& bubbles,
-                      traces::PageNotes notes = {});
+                      const traces::RootReport& roots, traces::PageNotes notes = {});
 std::vector<std::string> lines_about(const Step& step);
 
 }  // namespace pipewright::tools

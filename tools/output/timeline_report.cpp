@@ -28,6 +28,7 @@ std::string timeline_page(const Subject& subject, const Timeline& timeline, trac
                           std::vector<traces::PageData> others) {
   const Program& program = subject.program;
   const traces::BubbleReport bubbles = traces::explain_bubbles(program, timeline);
+  const traces::RootReport roots = traces::root_causes(program, timeline, subject.costs, bubbles);
   Figures figures = figures_of(program, timeline, subject.costs);
   StepView view{.title = subject.title,
                 .facts = lines_about(subject),
@@ -36,6 +37,7 @@ std::string timeline_page(const Subject& subject, const Timeline& timeline, trac
                 .costs = subject.costs,
                 .figures = figures,
                 .bubbles = bubbles,
+                .roots = roots,
                 .notes = std::move(notes)};
   const bool stuck =
       std::find(timeline.end.begin(), timeline.end.end(), kNotEnded) != timeline.end.end();
