@@ -235,8 +235,8 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--batches", change(policy_field<kBatches, kApart, kJoined, kMixed>)},
       {"--in-flight", change(in_flight)},
       {"--device-queues", change(device_queues)},
-      {"--fragment", change(nothing)},  // an order that a plan brings is whole
-      {"--expand", change(nothing)},    // each rank of these plans is one device
+      {"--fragment", change(nothing)},     // an order that a plan brings is whole
+      {"--expand", change(nothing)},       // each rank of these plans is one device
       {"--megatron", refused("overlap")},  // they are not interleaved
       {"--schedule", refused("1f1b")},
       {"--pp", refused("2")},
