@@ -73,8 +73,9 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "nlohmann-json3-dev (>= 3.11), libopenblas0-pthread, zlib1g-dev, libssl-dev (>= 3)")
 # The other run-time libraries of the command are read from the binary, where Debian's tool for that is installed;
-# OpenBLAS is loaded when it is needed, so nothing in the binary names it.
+# OpenBLAS and SQLite are loaded when they are needed, so nothing in the binary names them.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libopenblas0-pthread")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "libsqlite3-0")
 find_program(PIPEWRIGHT_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(PIPEWRIGHT_SHLIBDEPS)
 if(PIPEWRIGHT_SHLIBDEPS)

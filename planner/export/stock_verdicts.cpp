@@ -11,7 +11,7 @@ namespace pipewright::planner {
 namespace {
 
 /// One way in which a framework runs an order.
-struct Way {
+struct FrameworkRun {
   std::string name;
   Order list;
   CommPolicy policy;
@@ -20,7 +20,7 @@ struct Way {
 /// What a framework does as it is installed, and the flag of check that says why it does not end.
 struct Framework {
   std::string_view name, flag;
-  std::vector<Way> ways;
+  std::vector<FrameworkRun> ways;
 };
 
 Framework under_presets(std::string_view name, const std::vector<std::string_view>& presets,
@@ -55,7 +55,7 @@ Framework framework_of(bool is_megatron, const Order& order) {
 
 std::string list_of_bad(const Framework& framework, const CostTable& costs) {
   std::string list;
-  for (const Way& way : framework.ways) {
+  for (const FrameworkRun& way : framework.ways) {
     const Verdict verdict = sim::check(lower(way.list, way.policy), costs).verdict;
     if (verdict == Verdict::Ok) continue;
     list += (list.empty() ? "" : ", ") + std::string(to_string(verdict)) + " under " + way.name;

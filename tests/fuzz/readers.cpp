@@ -217,6 +217,7 @@ const std::vector<Reader>& readers() {
       {kGraph, read_document<kGraph>},
       {"order_csv", read_order_rows},
       {"trace", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.json"); }},
+      {"nsight", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.sqlite"); }},
       {"rank_traces", read_rank_traces},
       {"pickle", [](std::string_view bytes) { (void)parse_pickle(bytes, "fuzz"); }},
       {"dumps", read_dumps},

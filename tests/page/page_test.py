@@ -152,6 +152,8 @@ class PageTest(unittest.TestCase):
         self.assertIn("idle · rank 0", said)
         self.assertIn("waiting for data: B m0 s1 on rank 1", said)
         self.assertIn("holds up", said)
+        self.assertIn("in the end", said)
+        self.assertIn("upstream action: F m0 s7 on rank 7", said)
         x, y = self.place_of(str(self.number_of("B m0 s0", 0)))
         self.browser.click(x, y)
         said = self.text("details")

@@ -1,7 +1,9 @@
 """Runs the unittest cases of NAME_test.py, without a NAME all. Exit status 77 (skipped) where the package is missing, or
-what all of them need, such as PyTorch."""
+what all of them need, such as PyTorch. Of those that start many processes PIPEWRIGHT_TORCH_SAMPLE=k/n chooses the k-th of
+each n cases (`scripts/prove torch` runs all)."""
 
 import importlib
+import os
 import sys
 import unittest
 
@@ -19,10 +21,19 @@ ALL = (
     "torch_explain",
     "torch_measure",
     "torch_missing",
+    "torch_parallel",
     "torch_record",
     "torch_schedule",
     "torch_split",
 )
+SAMPLED = ("torch_check", "torch_explain", "torch_measure", "torch_record", "torch_split")
+
+
+def sampled(cases):
+    """At least one of these."""
+    place, _, parts = os.environ.get("PIPEWRIGHT_TORCH_SAMPLE", "0/1").partition("/")
+    every = [case for suite in cases for case in suite]
+    return unittest.TestSuite(every[int(place) % len(every) :: int(parts)])
 
 
 def cases_of(name):
@@ -32,7 +43,8 @@ def cases_of(name):
     except unittest.SkipTest as reason:
         print(f"skipped: {name}: {reason}")
         return None
-    return unittest.defaultTestLoader.loadTestsFromModule(module)
+    cases = unittest.defaultTestLoader.loadTestsFromModule(module)
+    return sampled(cases) if name in SAMPLED else cases
 
 
 def main():

@@ -1,6 +1,7 @@
 #include "tools/cli/figures.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace pipewright::tools {
@@ -36,6 +37,8 @@ Json figures_fields(const Figures& figures, int devices_of_rank) {
           {"span_bubble_ratio", figures.span_bubble_ratio},
           {"ranks", rank_fields(figures.ranks, devices_of_rank)}};
 }
+
+std::string time_text(double ns) { return format_duration(Nanoseconds(std::llround(ns))); }
 
 std::string percent_text(double ratio) { return formatted("%.1f %%", ratio * 100); }
 std::string signed_percent_text(double ratio) { return formatted("%+.1f %%", ratio * 100); }

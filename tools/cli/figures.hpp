@@ -17,6 +17,8 @@ Json figures_fields(const Figures& figures, int devices_of_rank = 1);
 Json rank_fields(const std::vector<RankFigures>& ranks, int devices_of_rank = 1);
 /// "message_queue_ns" of "message queue": the member of a time that has a name in words.
 std::string nanoseconds_key(std::string_view words);
+/// "1.2 ms" of ns, which may be no whole number.
+std::string time_text(double ns);
 /// "27.3 %".
 std::string percent_text(double ratio);
 /// "+1.2 %".

@@ -12,7 +12,7 @@ namespace {
 bool starts_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
 /// Continued lines of a row stand below its first column.
-constexpr std::size_t kIndent = 4;
+constexpr std::size_t kContinuedIndent = 4;
 /// A column of words is not made narrower than this.
 constexpr std::size_t kLeastWords = 24;
 
@@ -92,9 +92,9 @@ Table::Layout Table::layout(const Terminal& terminal) const {
     if (c == 0)
       taken = widths[c];
     else
-      taken = fits ? taken + layout.gap + widths[c] : kIndent + widths[c];
+      taken = fits ? taken + layout.gap + widths[c] : kContinuedIndent + widths[c];
     // Alone on its line and still too wide: broken there.
-    const std::size_t room = width - (layout.line_of[c] > 0 ? kIndent : 0);
+    const std::size_t room = width - (layout.line_of[c] > 0 ? kContinuedIndent : 0);
     widths[c] = std::min(widths[c], room);
   }
   return layout;
@@ -114,7 +114,7 @@ std::string Table::lines_of(const std::vector<std::string>& cells, const Layout&
     }
     if (is_empty && line > 0) continue;
     for (std::size_t k = 0; k < height; ++k) {
-      std::string row(line > 0 ? kIndent : 0, ' ');
+      std::string row(line > 0 ? kContinuedIndent : 0, ' ');
       for (std::size_t c = begin; c < end; ++c) {
         const auto& mine = pieces[c - begin];
         const std::string piece = k < mine.size() ? mine[k] : "";

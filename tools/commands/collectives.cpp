@@ -168,8 +168,6 @@ std::string rate_text(double bytes_per_second) {
   return two_digits(bytes_per_second / 1e9) + " GB/s";
 }
 
-std::string time_text(double ns) { return format_duration(Nanoseconds(std::llround(ns))); }
-
 void print_model(const Cluster& cluster, Session& session) {
   const auto line = [&](const std::string& text) {
     session.print(wrapped(text, session.terminal().width, 0));

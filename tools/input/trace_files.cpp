@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "traces/chrome/read_trace.hpp"
 #include "traces/chrome/unpacked_stream.hpp"
+#include "traces/events/sqlite.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -50,12 +51,14 @@ std::vector<std::string> files_of(const std::string& path) {
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     const std::string file = entry.path().string();
     if (!entry.is_regular_file()) continue;
-    if (file.ends_with(".json.gz") || (file.ends_with(".json") && looks_of(file).has_events)) {
+    if (file.ends_with(".json.gz") || traces::is_sqlite_file(file) ||
+        (file.ends_with(".json") && looks_of(file).has_events)) {
       files.push_back(file);
     }
   }
   std::sort(files.begin(), files.end());
-  if (files.empty()) throw InputError(path, "", "has no trace in it, neither .json nor .json.gz");
+  if (files.empty())
+    throw InputError(path, "", "has no trace in it, neither .json nor .json.gz nor .sqlite");
   return files;
 }
 
@@ -95,7 +98,7 @@ std::size_t place_of(int number, const std::vector<TracedStep>& steps, const std
 
 bool is_trace(const std::string& path) {
   if (path == "-" || path.ends_with(".gz")) return true;
-  if (is_folder(path)) return true;
+  if (is_folder(path) || traces::is_sqlite_file(path)) return true;
   if (!path.ends_with(".json")) return false;
   const Looks looks = looks_of(path);
   return looks.has_events || (!looks.has_schema && path.find("trace") != path.npos);

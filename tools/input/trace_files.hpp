@@ -11,7 +11,8 @@
 
 namespace pipewright::tools {
 
-/// Traces have "traceEvents" or are a bare list of them; plans and jobs have "schema".
+/// Traces have "traceEvents" or are a bare list of them, or are a database; plans and jobs have
+/// "schema".
 bool is_trace(const std::string& path);
 
 /// A step by the number that its trace gives it, and what it took.

@@ -2,6 +2,7 @@
 
 #include "core/base/error.hpp"
 #include "tools/cli/figures.hpp"
+#include "tools/output/root_causes_text.hpp"
 #include "tools/output/step_page.hpp"
 #include "tools/output/trace_text.hpp"
 #include "traces/page/page_rows.hpp"
@@ -58,8 +59,10 @@ void add_side(const std::string& letter, const Step& step, traces::PageText& tex
 
 traces::PageData side_data(const Step& step, const traces::BubbleReport& bubbles,
                            const Step& other) {
+  const traces::RootReport roots = roots_of(step, bubbles);
   return traces::page_data(step.program, step.timeline, step.costs,
                            {.bubbles = &bubbles,
+                            .roots = &roots,
                             .ranks = step.ranks,
                             .other_rows = traces::matched_rows(step.program, step.timeline,
                                                                other.program, other.timeline)});

@@ -56,10 +56,9 @@ std::string fit_text(const traces::Fit& fit, const Terminal& terminal) {
                      " actions (" + std::to_string(fit.left_out) + " outliers left out):";
   for (const traces::KindScale& one : fit.scales)
     text += " " + one.kind + " x " + factor_text(one.scale) + ",";
-  text += fit.overhead_ns
-              ? " an action " + std::string(*fit.overhead_ns < 0 ? "-" : "+") +
-                    format_duration(Nanoseconds(std::llround(std::abs(*fit.overhead_ns))))
-              : std::string(" no overhead to be told apart");
+  text += fit.overhead_ns ? " an action " + std::string(*fit.overhead_ns < 0 ? "-" : "+") +
+                                time_text(std::abs(*fit.overhead_ns))
+                          : std::string(" no overhead to be told apart");
   text += fit.contention ? ", each other rank that computes meanwhile " +
                                signed_percent_text(*fit.contention) + " (" +
                                factor_text(fit.mean_others) + " on average)"

@@ -95,6 +95,7 @@ traces::PageData step_data(const StepView& view) {
   return traces::page_data(view.program, view.timeline, view.costs,
                            {.stuck = view.stuck ? &*view.stuck : nullptr,
                             .bubbles = &view.bubbles,
+                            .roots = &view.roots,
                             .ranks = view.ranks});
 }
 

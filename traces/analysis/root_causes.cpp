@@ -18,6 +18,21 @@ struct Piece {
   InstructionId root = kNoInstruction, last_member = kNoInstruction;
 };
 
+/// What the trace of a rank shows inside its waits, the latest end first.
+struct Shown {
+  std::vector<std::pair<TimeRange, RootCause>> ranges;
+  std::int64_t longest_ns = 0;
+
+  explicit Shown(const TraceRank& rank) {
+    for (const TimeRange& range : rank.posts) ranges.emplace_back(range, RootCause::Host);
+    for (const TimeRange& range : rank.waits) ranges.emplace_back(range, RootCause::Upstream);
+    std::stable_sort(ranges.begin(), ranges.end(),
+                     [](const auto& a, const auto& b) { return a.first.end_ns > b.first.end_ns; });
+    for (const auto& [range, cause] : ranges)
+      longest_ns = std::max(longest_ns, range.end_ns - range.start_ns);
+  }
+};
+
 class Finder {
  public:
   Finder(const Program& program, const Timeline& timeline, const CostTable& costs,
@@ -27,7 +42,10 @@ class Finder {
         trace_(trace),
         path_(program, timeline),
         excess_(program, timeline),
-        messages_(program, timeline, costs) {}
+        messages_(program, timeline, costs) {
+    if (trace == nullptr) return;
+    for (const TraceRank& rank : trace->ranks) shown_.emplace_back(rank);
+  }
 
   RootReport run(const BubbleReport& bubbles) {
     report_.ranks.resize(bubbles.ranks.size());
@@ -136,17 +154,15 @@ class Finder {
   void wait(const PathStep& step, PathKind before) {
     if (before == PathKind::Message) return piece(step, step.start_ns, RootCause::Queue);
     if (trace_ == nullptr) return piece(step, step.start_ns, RootCause::Unexplained);
-    const auto rank = static_cast<std::size_t>(program_.rank_of(step.instruction).value);
-    const TraceRank& shown = trace_->ranks[rank];
-    std::vector<std::pair<TimeRange, RootCause>> seen;
-    for (const TimeRange& range : shown.posts) seen.emplace_back(range, RootCause::Host);
-    for (const TimeRange& range : shown.waits) seen.emplace_back(range, RootCause::Upstream);
-    std::stable_sort(seen.begin(), seen.end(),
-                     [](const auto& a, const auto& b) { return a.first.end_ns > b.first.end_ns; });
-    for (const auto& [range, cause] : seen) {
-      if (range.start_ns >= step.end_ns) continue;
-      piece(step, range.end_ns, RootCause::Unexplained);
-      piece(step, range.start_ns, cause);
+    const Shown& shown = shown_[static_cast<std::size_t>(program_.rank_of(step.instruction).value)];
+    // Who ends so late began after this wait, however long it was.
+    const auto first = std::partition_point(
+        shown.ranges.begin(), shown.ranges.end(),
+        [&](const auto& each) { return each.first.end_ns - shown.longest_ns >= step.end_ns; });
+    for (auto at = first; at != shown.ranges.end() && at->first.end_ns > step.start_ns; ++at) {
+      if (at->first.start_ns >= step.end_ns) continue;
+      piece(step, at->first.end_ns, RootCause::Unexplained);
+      piece(step, at->first.start_ns, at->second);
     }
     piece(step, step.start_ns, RootCause::Unexplained);
   }
@@ -170,6 +186,7 @@ class Finder {
   const Program& program_;
   const Timeline& timeline_;
   const TraceTimeline* trace_;
+  std::vector<Shown> shown_;  // by rank, of a trace
   BackwardPath path_;
   const ActionExcess excess_;
   const MessageTimes messages_;

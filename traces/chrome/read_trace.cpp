@@ -12,6 +12,9 @@
 #include "traces/chrome/split_steps.hpp"
 #include "traces/chrome/trace_events.hpp"
 #include "traces/chrome/unpacked_stream.hpp"
+#include "traces/events/nsight.hpp"
+#include "traces/events/paddle_jobs.hpp"
+#include "traces/events/sqlite.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -58,6 +61,7 @@ void settle_overlaps(TraceRank& rank, const std::string& file) {
 class Collector {
  public:
   Collector(RawTrace raw, std::string file) : raw_(std::move(raw)), file_(std::move(file)) {
+    name_paddle_jobs(raw_);
     whole_.source = file_;
     whole_.metadata = std::move(raw_.metadata);
     own_ = is_own(whole_);
@@ -93,6 +97,7 @@ class Collector {
     SpansOfThreads spans, annotated;  // of the host, or our own; of a GPU
     std::vector<MarkedStep> marks;
     std::vector<TimeRange> kernels;  // that compute, of the process that is a GPU
+    std::vector<Kernel> launched;    // by a host; empty: its slices, or the GPU's, give the times
     SliceSurroundings around;
   };
   /// The kernels of a trace, once it is known when they were launched.
@@ -179,30 +184,38 @@ class Collector {
                      "expected " + expected);
   }
 
-  /// Where kernels can be traced to the slices of the only host that launched them, these give the
-  /// times. Else the slices that the profiler drew on the GPU, if there are any.
+  /// Where kernels can be traced to the slices of the host that launched them, and to no other's,
+  /// these give the times. Else the slices that the profiler drew on the GPU, if there are any.
   void choose_device() {
     const auto hosts = std::count_if(processes_.begin(), processes_.end(), [&](const auto& entry) {
       return has_action(entry.second.spans);
     });
-    for (auto& [pid, process] : processes_) {
-      if (hosts != 1 || !has_action(process.spans)) continue;
-      for (auto& [correlation, kernel] : device_.kernels) {
-        const auto launch = device_.launches.find(correlation);
-        if (launch == device_.launches.end() || launch->second.first != pid) continue;
-        kernel.launched_ns = launch->second.second;
-        launched_.push_back(kernel);
-      }
-      if (!launches_kernels(spans_of(process, nullptr), launched_)) launched_.clear();
-    }
+    if (hosts == 1 || raw_.correlations_are_unique) trace_kernels();
+    const bool launched = std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
+      return !entry.second.launched.empty();
+    });
     const bool annotated =
         std::any_of(processes_.begin(), processes_.end(),
                     [&](const auto& entry) { return has_action(entry.second.annotated); });
-    if (!launched_.empty() || !annotated) return;
+    if (launched || !annotated) return;
     for (auto& [pid, process] : processes_) {
       process.spans = std::move(process.annotated);
       process.around.operators = std::move(process.kernels);
       process.around.on_device = true;
+    }
+  }
+
+  void trace_kernels() {
+    for (auto& [correlation, kernel] : device_.kernels) {
+      const auto launch = device_.launches.find(correlation);
+      if (launch == device_.launches.end()) continue;
+      Process& process = processes_[launch->second.first];
+      if (!has_action(process.spans)) continue;
+      kernel.launched_ns = launch->second.second;
+      process.launched.push_back(kernel);
+    }
+    for (auto& [pid, process] : processes_) {
+      if (!launches_kernels(spans_of(process, nullptr), process.launched)) process.launched.clear();
     }
   }
 
@@ -258,13 +271,13 @@ class Collector {
     }
     const StepsOfSlices steps = steps_of_slices(spans, std::move(process.marks));
     whole_.steps_are_marked = steps.are_marked;
-    if (!launched_.empty()) {
+    if (!process.launched.empty()) {
       process.around.operators.clear();
-      for (const Kernel& kernel : launched_) {
+      for (const Kernel& kernel : process.launched) {
         if (!kernel.communicates) process.around.operators.push_back(kernel.ran);
       }
       process.around.on_device = true;
-      whole_.stray_transfers += move_to_device(spans, launched_, process.around.receives);
+      whole_.stray_transfers += move_to_device(spans, process.launched, process.around.receives);
     }
     for (std::size_t i = 0; i < spans.size(); ++i) {
       if (steps.step_of[i] != StepsOfSlices::kNoStep) add(steps.step_of[i], spans[i]);
@@ -340,7 +353,6 @@ class Collector {
   std::int64_t time_scale_ = 1;  // times in the file are so many times the true ones
   std::map<std::string, Process> processes_;
   DeviceWork device_;
-  std::vector<Kernel> launched_;  // empty: the host's slices, or the GPU's, give the times
   std::map<int, std::map<int, TraceRank>> steps_;  // by number, then rank
 };
 
@@ -361,11 +373,13 @@ bool is_own(const TraceTimeline& trace) {
 }
 
 std::vector<TraceTimeline> parse_trace_steps(std::string_view bytes, const std::string& file) {
+  if (is_sqlite(bytes)) return Collector(parse_nsight(bytes, file, is_of_use), file).run();
   UnpackedStream stream(bytes, file, kMostTraceBytes);
   return Collector(read_events(stream, file, is_of_use), file).run();
 }
 
 std::vector<TraceTimeline> read_trace_steps(const std::string& path) {
+  if (is_sqlite_file(path)) return Collector(read_nsight(path, is_of_use), path).run();
   UnpackedStream stream(path, kMostTraceBytes);
   return Collector(read_events(stream, path, is_of_use), path).run();
 }

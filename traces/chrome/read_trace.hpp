@@ -1,5 +1,6 @@
-// Reads a trace file back: our own, or a Chrome trace of another tool whose slices are named after
-// the actions of a pipeline ("PP:0F3" and "0F3" as PyTorch writes them, "F m3 s0" as we do).
+// Reads a trace file back: our own, or one of another tool whose slices are named after the actions
+// of a pipeline ("PP:0F3" and "0F3" as PyTorch writes them, "F m3 s0" as we do, "forward_0" in
+// Paddle's pipeline_profile.json): a Chrome trace, or what Nsight Systems exports as SQLite.
 #pragma once
 
 #include <cstdint>

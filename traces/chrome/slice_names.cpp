@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/order/call.hpp"
+#include "traces/events/paddle_jobs.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -94,7 +95,7 @@ bool is_of_use(RawEvent& event) {
     return true;
   }
   return !event.action.empty() || is_backend_receive(event.name) || marked_step_number(event) ||
-         cell_of_slice_name(event.name).has_value();
+         cell_of_slice_name(event.name).has_value() || is_paddle_job(event);
 }
 
 std::optional<int> rank_in_file_name(const std::string& file) {

@@ -7,7 +7,7 @@
 
 #include "core/order/cells.hpp"
 #include "traces/chrome/read_trace.hpp"
-#include "traces/chrome/trace_events.hpp"
+#include "traces/events/raw_trace.hpp"
 
 namespace pipewright::traces {
 

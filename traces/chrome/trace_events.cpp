@@ -3,7 +3,9 @@
 #include <charconv>
 #include <cmath>
 #include <istream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -50,9 +52,11 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     path_.pop_back();
     if (in_events() && path_.size() == events_depth_) {
+      if (event_.phase == "B") open_slice();
+      if (event_.phase == "E") close_slice();
       const bool has_use = event_.phase == "X" || event_.phase == "M";
       if (has_use && is_kept_(event_)) trace_.events.push_back(std::move(event_));
-      if (trace_.events.size() > kMostEvents) {
+      if (trace_.events.size() + begun_slices_ > kMostEvents) {
         throw InputError(file_, "/traceEvents",
                          "holds more than 5 million events of use; cut the trace to a few steps");
       }
@@ -92,6 +96,25 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     bool array = false;
     std::string key;
   };
+
+  void open_slice() {
+    begun_[{event_.pid, event_.tid}].push_back(std::move(event_));
+    ++begun_slices_;
+    event_ = {};
+  }
+
+  /// Of the latest slice that began on this thread: it is whole now.
+  void close_slice() {
+    const auto begun = begun_.find({event_.pid, event_.tid});
+    if (begun == begun_.end() || begun->second.empty()) return;
+    const std::optional<std::int64_t> end_ns = event_.ts_ns;
+    event_ = std::move(begun->second.back());
+    begun->second.pop_back();
+    --begun_slices_;
+    event_.phase = "X";
+    event_.dur_ns.reset();
+    if (event_.ts_ns && end_ns) event_.dur_ns = *end_ns - *event_.ts_ns;
+  }
 
   bool in_events() const { return events_depth_ != 0; }
 
@@ -155,6 +178,8 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   const EventFilter is_kept_;
   RawTrace trace_;
   RawEvent event_;
+  std::map<std::pair<std::string, std::string>, std::vector<RawEvent>> begun_;  // by pid and tid
+  std::size_t begun_slices_ = 0;
   std::vector<Level> path_;
   std::size_t events_depth_ = 0;  // levels open inside the list of events; 0: not inside
   std::size_t position_ = 0;

@@ -13,8 +13,8 @@ namespace {
 // Pixels.
 constexpr int kWidth = 640, kHeight = 150, kChartLeft = 64, kChartRight = 10, kChartTop = 8,
               kChartBottom = 22;
-constexpr int kColumns = kWidth - kChartLeft - kChartRight,
-              kRows = kHeight - kChartTop - kChartBottom;
+constexpr int kChartColumns = kWidth - kChartLeft - kChartRight,
+              kChartRows = kHeight - kChartTop - kChartBottom;
 
 std::string number_text(double value) {
   char text[32];
@@ -46,7 +46,7 @@ Range range_of(const std::vector<double>& values) {
 /// Which values are drawn, ascending: all, or of each column its extremes and what is not finite.
 std::vector<std::size_t> drawn_values(const std::vector<double>& values) {
   std::vector<std::size_t> drawn;
-  const std::size_t columns = std::min<std::size_t>(kColumns, values.size());
+  const std::size_t columns = std::min<std::size_t>(kChartColumns, values.size());
   for (std::size_t column = 0; column < columns; ++column) {
     const std::size_t from = column * values.size() / columns;
     const std::size_t to = (column + 1) * values.size() / columns;
@@ -85,9 +85,9 @@ std::string lines_of(const PageChart& chart, const Range& range) {
     }
     const double part =
         range.most > range.least ? (value - range.least) / (range.most - range.least) : 0.5;
-    const double x = kChartLeft + kColumns * static_cast<double>(i) / steps;
+    const double x = kChartLeft + kChartColumns * static_cast<double>(i) / steps;
     points += (count == 0 ? "M" : " L") + pixel_text(x) + "," +
-              pixel_text(kChartTop + kRows * (1 - part));
+              pixel_text(kChartTop + kChartRows * (1 - part));
     ++count;
   }
   end_line();
@@ -110,11 +110,11 @@ std::string chart_element(const PageChart& chart) {
                      std::to_string(kHeight) + "\" role=\"img\" aria-label=\"" +
                      escaped(chart.title) + "\">";
   text += "<rect x=\"" + std::to_string(kChartLeft) + "\" y=\"" + std::to_string(kChartTop) +
-          "\" width=\"" + std::to_string(kColumns) + "\" height=\"" + std::to_string(kRows) +
-          "\"/>";
+          "\" width=\"" + std::to_string(kChartColumns) + "\" height=\"" +
+          std::to_string(kChartRows) + "\"/>";
   text += label(kChartLeft - 6, kChartTop + 9, "end", number_text(range.most));
   if (range.most > range.least)
-    text += label(kChartLeft - 6, kChartTop + kRows, "end", number_text(range.least));
+    text += label(kChartLeft - 6, kChartTop + kChartRows, "end", number_text(range.least));
   text +=
       label(kChartLeft, kHeight - 6, "start", chart.unit_of_x + " " + std::to_string(chart.first));
   if (last > chart.first)

@@ -15,10 +15,10 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 
 /// What a reference may lead to.
-enum class Row : std::uint8_t { None, Action, Message, Member };
+enum class RowKind : std::uint8_t { None, Action, Message, Member };
 
 struct Reference {
-  Row row = Row::None;
+  RowKind row = RowKind::None;
   std::uint32_t number = 0;  // row + 1; 0: none
 };
 
@@ -36,6 +36,8 @@ class Writer {
     add_members();
     add_messages();
     add_bubbles(extras.bubbles != nullptr ? *extras.bubbles : explain_bubbles(program_, timeline_));
+    if (extras.bubbles != nullptr && extras.roots != nullptr)
+      add_roots(*extras.bubbles, *extras.roots);
     add_path();
     add_memory();
     add_names(extras.stuck);
@@ -52,7 +54,7 @@ class Writer {
   std::vector<InstructionId> actions_of(std::size_t rank) {
     std::vector<InstructionId> own =
         drawn_actions(program_, timeline_, RankId(static_cast<std::int64_t>(rank)));
-    for (const InstructionId id : own) rows_[id] = {Row::Action, ++actions_};
+    for (const InstructionId id : own) rows_[id] = {RowKind::Action, ++actions_};
     return own;
   }
 
@@ -102,7 +104,7 @@ class Writer {
       for (InstructionId id = program_.rank_begin[r]; id < program_.rank_begin[r + 1]; ++id) {
         const Instruction& in = program_.code[id];
         if (is_drawn_action(in) || is_transfer(in.kind) || is_wait(in.kind) || !ended(id)) continue;
-        rows_[id] = {Row::Member, static_cast<std::uint32_t>(ranks.size()) + 1};
+        rows_[id] = {RowKind::Member, static_cast<std::uint32_t>(ranks.size()) + 1};
         const std::int64_t moving = std::max(timeline_.moving[id], timeline_.start[id]);
         ranks.push_back(static_cast<std::int64_t>(r));
         kinds.push_back(static_cast<std::int64_t>(in.kind));
@@ -129,7 +131,7 @@ class Writer {
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
       if (!is_send(in.kind) || in.link == kNoInstruction || !ended(id) || !ended(in.link)) continue;
-      rows_[id] = rows_[in.link] = {Row::Message, static_cast<std::uint32_t>(from.size()) + 1};
+      rows_[id] = rows_[in.link] = {RowKind::Message, static_cast<std::uint32_t>(from.size()) + 1};
       const Route& route = program_.routes[in.route];
       const InstructionId producer = tensors.producer[id], consumer = tensors.consumer[id];
       from.push_back(route.source.value);
@@ -193,6 +195,30 @@ class Writer {
     columns_.add("bubble.waiting", waiting, Coding::Difference);
     columns_.add("bubble.for_row", rows);
     columns_.add("bubble.for_number", numbers, Coding::Difference);
+  }
+
+  /// The spans that a bubble is made of follow each other from its start to its end.
+  void add_roots(const BubbleReport& report, const RootReport& roots) {
+    Numbers counts, lengths, causes, rows, numbers;
+    auto span = roots.spans.begin();
+    for (const Bubble& bubble : report.bubbles) {
+      const auto first = span;
+      for (;
+           span != roots.spans.end() && span->rank == bubble.rank && span->end_ns <= bubble.end_ns;
+           ++span) {
+        lengths.push_back(span->end_ns - span->start_ns);
+        causes.push_back(static_cast<std::int64_t>(span->cause));
+        add_reference(span->root, rows, numbers);
+      }
+      counts.push_back(span - first);
+    }
+    for (int c = 0; c < kRootCauses; ++c)
+      facts_["root_causes"].push_back(std::string(to_string(static_cast<RootCause>(c))));
+    columns_.add("root.count", counts);
+    columns_.add("root.length", lengths);
+    columns_.add("root.cause", causes);
+    columns_.add("root.row", rows);
+    columns_.add("root.number", numbers, Coding::Difference);
   }
 
   void add_path() {

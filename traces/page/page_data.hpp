@@ -10,6 +10,7 @@
 #include "core/program/wait_for.hpp"
 #include "core/timeline/timeline.hpp"
 #include "traces/analysis/bubbles.hpp"
+#include "traces/analysis/root_causes.hpp"
 
 namespace pipewright::traces {
 
@@ -22,6 +23,7 @@ struct PageData {
 struct PageExtras {
   const WaitReport* stuck = nullptr;      // of a step that got stuck why
   const BubbleReport* bubbles = nullptr;  // else explain_bubbles()
+  const RootReport* roots = nullptr;      // of these bubbles; without it the page tells none
   std::vector<int> ranks;                 // numbers of the rows; empty: 0, 1, …
   /// Of a page with two timelines, matched_rows() of this one with the other.
   std::vector<std::int64_t> other_rows;
@@ -29,8 +31,8 @@ struct PageExtras {
 
 /// The facts:
 ///   "ranks" (how many), "rank_numbers", "makespan_ns", "end_ns" (later than that where something
-///   is stuck), "kinds" and "causes" and "path_kinds" (names by number), "has_bytes" (of memory),
-///   "peaks" (by rank), "stuck" (what stands), "cycle" (who waits for whom), "columns"
+///   is stuck), "kinds", "causes", "root_causes" and "path_kinds" (names by number), "has_bytes"
+///   (of memory), "peaks" (by rank), "stuck" (what stands), "cycle" (who waits for whom), "columns"
 ///   (Columns::directory()).
 /// Actions, messages and members are numbered by their row; a reference is 0 for none, else row
 /// + 1.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from typing import Any, Callable, Sequence
 
@@ -35,6 +36,18 @@ def require_fit(order: Order, stages: Sequence[Any]) -> None:
         )
 
 
+def require_reduced(order: Order, stages: Sequence[Any]) -> None:
+    """InputError where PyTorch's runtime would leave gradients of replicas apart, without a word: what
+    DistributedDataParallel sums hangs on whole backwards."""
+    torch = require_torch()
+    divides = any(re.search(r"\d[IW]\d", cell) for row in order.rows for cell in row)
+    if divides and any(isinstance(stage.submod, torch.nn.parallel.DistributedDataParallel) for stage in stages):
+        raise InputError(
+            f"{order.title} computes gradients of weights apart (W), and DistributedDataParallel does not sum those of "
+            "its replicas then; take FSDP2's fully_shard, or an order with whole backwards"
+        )
+
+
 def schedule(order: Order | Plan, stages: Sequence[Any], loss_fn: Callable[..., Any], **options: Any) -> Any:
     """A schedule object of PyTorch that runs exactly this order, through PyTorch's own runtime.
 
@@ -53,6 +66,7 @@ def schedule(order: Order | Plan, stages: Sequence[Any], loss_fn: Callable[..., 
     text, form = torch_file(order, torch.__version__)
     stages = sorted(stages, key=lambda stage: stage.stage_index)
     require_fit(order, stages)
+    require_reduced(order, stages)
     runtime = torch.distributed.pipelining.schedules._PipelineScheduleRuntime(
         stages, order.micro_batches, loss_fn=loss_fn, **options
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from .._core import Plan
 from ..errors import InputError
@@ -51,12 +51,15 @@ def require_same_model(layers: Sequence[tuple[str, Any]], plan: Plan) -> None:
                     )
 
 
-def require_mesh(plan: Plan, size: int) -> None:
-    """InputError where the group is not the plan's pipeline."""
+def require_mesh(plan: Plan, size: int, divides: bool) -> None:
+    """InputError where the group is not the plan's pipeline, or nobody divides its layers."""
     divided = {axis: plan.mesh[axis] for axis in ("tp", "cp", "ep") if plan.mesh[axis] > 1}
-    if divided:
+    if divided and not divides:
         axes = ", ".join(f"{axis} {degree}" for axis, degree in divided.items())
-        raise InputError(f"{plan.title} divides layers among devices ({axes}), and split() does not; divide them first")
+        raise InputError(
+            f"{plan.title} divides layers among devices ({axes}), and split() does not; give parallelize, a function "
+            "that does it to a stage's module"
+        )
     if size != plan.mesh["pp"]:
         replicas = "" if plan.mesh["dp"] == 1 else f" (one of its {plan.mesh['dp']} replicas: give its group)"
         raise InputError(
@@ -65,16 +68,27 @@ def require_mesh(plan: Plan, size: int) -> None:
         )
 
 
-def split(model: Any, plan: Plan, *, device: Any = None, group: Any = None) -> list[Any]:
+def split(
+    model: Any,
+    plan: Plan,
+    *,
+    device: Any = None,
+    group: Any = None,
+    parallelize: Callable[[Any, int], Any] | None = None,
+) -> list[Any]:
     """This rank's PipelineStages of a model, cut as the plan says, in the order of their numbers.
 
     model is a torch.nn.Sequential, a list of layers that follow one another, or what capture() made of a model; its
-    layers are those of the plan's model, one by one. Only this rank's go to the device (the one where they are, unless it is given), and they keep
-    their names. The group is the pipeline's; without one it is that of all processes.
+    layers are those of the plan's model, one by one. Only this rank's go to the device (the one where they are, unless it
+    is given), and they keep their names. The group is the pipeline's; without one it is that of all processes.
+
+    parallelize(module, stage) is called with each stage's module on its device, a torch.nn.Sequential of its layers, and
+    what it returns takes its place, or the module itself where it returns None: fully_shard it, wrap it in
+    DistributedDataParallel, or divide its layers by parallelize_module, over a mesh beside the pipeline's group.
     """
     torch = require_torch()
     group = group_or_default(group)
-    require_mesh(plan, torch.distributed.get_world_size(group))
+    require_mesh(plan, torch.distributed.get_world_size(group), parallelize is not None)
     layers = named_layers(model)
     require_same_model(layers, plan)
     rank = torch.distributed.get_rank(group)
@@ -83,8 +97,12 @@ def split(model: Any, plan: Plan, *, device: Any = None, group: Any = None) -> l
         first, end = plan.layers[index]
         module = torch.nn.Sequential(OrderedDict(layers[first:end]))
         home = device or next((parameter.device for parameter in module.parameters()), "cpu")
+        module = module.to(home)
+        if parallelize is not None:
+            replaced = parallelize(module, index)
+            module = module if replaced is None else replaced
         stage = torch.distributed.pipelining.PipelineStage(
-            module.to(home), index, len(plan.layers), torch.device(home), group=group
+            module, index, len(plan.layers), torch.device(home), group=group
         )
         stages.append(stage)
     return stages

@@ -119,6 +119,30 @@ TEST(PageData, HoldsTheTimelineItsCausesAndItsPath) {
   }
 }
 
+TEST(PageData, TellsOfEachBubbleWhatItComesFromInTheEnd) {
+  const auto t = test::traced_schedule("1f1b", 4, 8, 1, "ideal", "F=10,B=20,comm=1");
+  const BubbleReport bubbles = explain_bubbles(t.program, t.timeline);
+  const RootReport roots = root_causes(t.program, t.timeline, t.costs, bubbles);
+  const PageData data =
+      page_data(t.program, t.timeline, t.costs, {.bubbles = &bubbles, .roots = &roots});
+  const auto columns = columns_of(data.facts.at("columns"), data.columns);
+  ASSERT_EQ(columns.at("root.count").size(), columns.at("bubble.length").size());
+  EXPECT_EQ(columns.at("root.length").size(), roots.spans.size());
+  std::size_t span = 0;
+  for (std::size_t b = 0; b < columns.at("root.count").size(); ++b) {
+    std::int64_t sum = 0;
+    for (std::int64_t n = 0; n < columns.at("root.count")[b]; ++n, ++span) {
+      sum += columns.at("root.length")[span];
+      EXPECT_EQ(columns.at("root.cause")[span], static_cast<std::int64_t>(roots.spans[span].cause));
+    }
+    EXPECT_EQ(sum, columns.at("bubble.length")[b]);
+  }
+  EXPECT_EQ(data.facts.at("root_causes").size(), static_cast<std::size_t>(kRootCauses));
+  // Without them the page says nothing of roots.
+  const PageData plain = page_data(t.program, t.timeline, t.costs);
+  EXPECT_FALSE(columns_of(plain.facts.at("columns"), plain.columns).contains("root.count"));
+}
+
 TEST(PageData, SaysWhatIsStuckAndInWhichCycle) {
   const auto t = test::traced_csv("0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
                                   CommPolicy{.issue = Issue::Inline}, "F=10,B=20");
@@ -147,9 +171,12 @@ TEST(PageRows, ActionsOfTwoTimelinesMeetByRankAndNameWhateverTheirOrder) {
 
 TEST(PageData, OfAHundredThousandActionsStaysBelowThreeMillionBytes) {
   const auto t = test::traced_schedule("1f1b", 64, 1024, 1, "ideal", "F=1ms,B=2ms,comm=10us");
-  const PageData data = page_data(t.program, t.timeline, t.costs);
+  const BubbleReport bubbles = explain_bubbles(t.program, t.timeline);
+  const RootReport roots = root_causes(t.program, t.timeline, t.costs, bubbles);
+  const PageExtras extras{.bubbles = &bubbles, .roots = &roots};
+  const PageData data = page_data(t.program, t.timeline, t.costs, extras);
   EXPECT_LT(data.columns.size(), 3'000'000U);
-  EXPECT_EQ(page_data(t.program, t.timeline, t.costs).columns, data.columns);
+  EXPECT_EQ(page_data(t.program, t.timeline, t.costs, extras).columns, data.columns);
 }
 
 }  // namespace page_data_test

@@ -36,7 +36,7 @@ int report(const exec::Exchanged& exchanged, const std::string& file, const std:
   return kDone;
 }
 
-int run_export(const Arguments& arguments, Session& session) {
+int run_checkpoint_export(const Arguments& arguments, Session& session) {
   const std::string file = required(arguments, "safetensors file");
   const auto checkpoint = exec::Checkpoint::open(arguments.positionals().front());
   const auto exchanged = exec::export_checkpoint(checkpoint, file, arguments.has("--optimizer"));
@@ -75,7 +75,7 @@ Command checkpoint_export_command() {
                    {.group = "Output",
                     .name = "--optimizer",
                     .help = "what the optimizer keeps too, as NAME:mean and NAME:square"}};
-  command.run = run_export;
+  command.run = run_checkpoint_export;
   return command;
 }
 

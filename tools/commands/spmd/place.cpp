@@ -23,8 +23,6 @@ namespace {
 namespace placing = planner::tensor_placement;
 using Align = Table::Align;
 
-std::string time_text(double ns) { return format_duration(Nanoseconds(std::llround(ns))); }
-
 std::string bytes_text(std::int64_t bytes) { return format_bytes(Bytes(bytes)); }
 
 /// A preset comes with as many nodes as the mesh needs.

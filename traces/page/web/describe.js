@@ -45,13 +45,39 @@ const Describe = (() => {
     return `${Units.time(model.bubbles.end[b] - model.bubbles.start[b])} ${text}${whom ? `: ${whom}` : ""}`;
   }
 
+  /// Where the time of bubbles from `first` to before `last` comes from, the most first: "2 ms straggler: F m3 s1
+  /// on rank 0". Nothing that their causes have said already.
+  function roots(model, first, last) {
+    if (!model.roots) return [];
+    const {begin, length, cause: causes, row, number} = model.roots, sums = new Map();
+    let isNew = false;
+    for (let b = first; b < last; ++b) {
+      for (let i = begin[b]; i < begin[b + 1]; ++i) {
+        const whom = reference(model, row[i], number[i]);
+        const text = `${model.facts.root_causes[causes[i]]}${whom ? `: ${whom}` : ""}`;
+        sums.set(text, (sums.get(text) || 0) + length[i]);
+        if (number[i] > 0 && (row[i] !== model.bubbles.forRow[b] || number[i] !== model.bubbles.forNumber[b])) isNew = true;
+      }
+    }
+    if (!isNew && sums.size < 2) return [];
+    const MOST = 4, sorted = [...sums].sort((x, y) => y[1] - x[1]);
+    const said = sorted.slice(0, MOST).map(([text, ns], n) => [n === 0 ? "in the end" : "", `${Units.time(ns)} ${text}`]);
+    if (sorted.length > MOST) {
+      const rest = sorted.slice(MOST).reduce((sum, [, ns]) => sum + ns, 0);
+      said.push(["", `${Units.time(rest)} of ${sorted.length - MOST} others`]);
+    }
+    return said;
+  }
+
   function action(model, mark) {
     const a = model.actions, i = mark.number, said = [];
     said.push(["time", `${Units.time(a.end[i] - a.start[i])}, ${between(a.start[i], a.end[i])}`]);
     const b = model.bubbles, first = b.firstOf[i];
-    for (let n = first; n >= 0 && n < b.count && b.waiting[n] === i + 1; ++n)
-      said.push([n === first ? "waited" : "", cause(model, n)]);
+    let last = first;
+    for (; last >= 0 && last < b.count && b.waiting[last] === i + 1; ++last)
+      said.push([last === first ? "waited" : "", cause(model, last)]);
     if (first < 0) said.push(["waited", "no: it began when the one before it ended"]);
+    else said.push(...roots(model, first, last));
     for (const m of model.takenBy.of(i)) said.push(["input", transfer(model, m)]);
     for (const m of model.sentBy.of(i)) said.push(["output", transfer(model, m)]);
     if (model.path.isOn[i]) said.push(["critical path", "a longer action here makes the step longer"]);
@@ -73,7 +99,7 @@ const Describe = (() => {
   function bubble(model, mark) {
     const b = model.bubbles, i = mark.number;
     const said = [["time", `${Units.time(b.end[i] - b.start[i])}, ${between(b.start[i], b.end[i])}`],
-                  ["cause", cause(model, i)]];
+                  ["cause", cause(model, i)], ...roots(model, i, i + 1)];
     if (b.waiting[i] > 0) said.push(["holds up", Model.nameOf(model, b.waiting[i] - 1)]);
     return {title: `idle · ${Model.rankName(model, mark.rank)}`, lines: said};
   }

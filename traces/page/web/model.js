@@ -99,6 +99,15 @@ const Model = (() => {
     };
   }
 
+  /// What the idle time of each bubble comes from in the end; null where the page was not told.
+  function roots(columns) {
+    if (!columns["root.count"]) return null;
+    return {
+      begin: offsets(columns["root.count"]), length: columns["root.length"], cause: columns["root.cause"],
+      row: columns["root.row"], number: columns["root.number"],
+    };
+  }
+
   function members(columns) {
     const start = columns["member.start"];
     const moving = start.map((at, i) => at + columns["member.wait"][i]);
@@ -161,7 +170,7 @@ const Model = (() => {
       actions: acts, chunk: chunks(acts), messages: msgs,
       sentBy: byAction(acts.count, msgs.producer), takenBy: byAction(acts.count, msgs.consumer),
       received: byReceiver(facts.ranks, msgs), members: members(columns),
-      bubbles: bubbles(columns, acts), path: path(columns, acts), memory: memory(columns, facts),
+      bubbles: bubbles(columns, acts), roots: roots(columns), path: path(columns, acts), memory: memory(columns, facts),
     };
   }
 
