@@ -142,8 +142,7 @@ TEST(ContextRingLayouts, InExactNumericsWhatComesRoundIsKept) {
                    "REDUCE_SCATTER(cp:2.block_1/0.attend/1.attention-keys:8x32:float32)"}));
 }
 
-/// A plan that was searched for.
-Plan tuned(int context, int tensor, int replicas, int zero, bool rows = false) {
+Job job_with(int context, int tensor, int replicas) {
   Job job;
   job.model = llama();
   job.cluster = cluster_preset("local-cpu", 8);
@@ -153,9 +152,15 @@ Plan tuned(int context, int tensor, int replicas, int zero, bool rows = false) {
   job.strategy.cp_degree = {std::to_string(context)};
   job.strategy.cp_comm_type = {"p2p"};
   job.strategy.pp_degree = {"2"};
-  if (rows) job.strategy.use_sequence_parallel = {"true"};
   job.strategy.dp_degree = {std::to_string(replicas)};
   job.strategy.accumulate_steps = {"4"};
+  return job;
+}
+
+/// A plan that was searched for.
+Plan tuned(int context, int tensor, int replicas, int zero, bool rows = false) {
+  Job job = job_with(context, tensor, replicas);
+  if (rows) job.strategy.use_sequence_parallel = {"true"};
   if (zero > 0) {
     job.strategy.sharding_degree = replicas;
     job.strategy.sharding_stage = {std::to_string(zero)};
@@ -197,6 +202,25 @@ TEST(ContextRingPlans, RunAsTheyAreAndTakeTheStepThatIsPredicted) {
   expect_runs_as_it_is(tuned(2, 2, 1, 0));
   expect_runs_as_it_is(tuned(2, 2, 1, 0, true));
   for (const int zero : {0, 1, 2, 3}) expect_runs_as_it_is(tuned(2, 1, 2, zero));
+}
+
+TEST(ContextRingPlans, TheCheaperWayIsChosen) {
+  Job job = job_with(2, 1, 1);
+  const auto step = [&](const Choice& types, bool open = false) {
+    job.strategy.cp_comm_type = types;
+    job.strategy.opens_cp_comm_type = open;
+    return planner::search(job).best.value();
+  };
+  const Plan gather = step({"all_gather"}), ring = step({"p2p"});
+  EXPECT_FALSE(gather.ring);
+  EXPECT_TRUE(ring.ring);
+  EXPECT_NE(gather.predicted.step, ring.predicted.step);
+  const Plan& cheaper = gather.predicted.step < ring.predicted.step ? gather : ring;
+  for (const Plan& found : {step({}, true), step({"p2p", "all_gather"})}) {
+    EXPECT_EQ(found.ring, cheaper.ring);
+    EXPECT_EQ(found.predicted.step, cheaper.predicted.step);
+  }
+  EXPECT_FALSE(step({}).ring) << "nobody asked";
 }
 
 std::string refusal(const Model& model, const Layout& planned, const Layout& layout) {
