@@ -38,6 +38,8 @@ struct Pricing {
 /// Patarasuk and Yuan 2009. Between nodes as many rings as ports lie side by side, each of them
 /// through every node once, so that a part crosses from node to node once in each round and node.
 Way ring(const Pricing& p) {
+  if (p.kind == ActionKind::RingSend)
+    return {CollectiveAlgorithm::Ring, p.steps(1, p.group.nodes > 1 ? 1 : 0) + p.stream(p.bytes)};
   if (p.kind == ActionKind::Broadcast)
     return {CollectiveAlgorithm::Ring, p.steps(p.n - 1, p.nodes - 1) + p.stream(p.bytes)};
   const double steps = p.rounds() * (p.n - 1);
@@ -75,6 +77,7 @@ Way pairwise(const Pricing& p) {
 Way cheapest(const Pricing& p) {
   if (p.kind == ActionKind::AllToAll) return pairwise(p);
   Way best = ring(p);
+  if (p.kind == ActionKind::RingSend) return best;
   const auto offer = [&](const Way& way) {
     if (way.ns < best.ns) best = way;
   };
@@ -120,7 +123,9 @@ CollectivePrice price_of(const CollectiveModel& model, ActionKind kind,
                         static_cast<double>(group.nodes),
                         static_cast<double>(bytes)};
   const Way way = cheapest(pricing);
-  const double growing = model.part_ns_per_byte * pricing.bytes / pricing.n;
+  // A member's part; all that it sends round.
+  const double part = kind == ActionKind::RingSend ? pricing.bytes : pricing.bytes / pricing.n;
+  const double growing = model.part_ns_per_byte * part;
   price.algorithm = way.algorithm;
   price.protocol =
       growing <= model.bulk_ns ? CollectiveProtocol::LowLatency : CollectiveProtocol::Bulk;

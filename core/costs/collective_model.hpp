@@ -49,9 +49,9 @@ struct CollectivePrice {
   CollectiveProtocol protocol = CollectiveProtocol::LowLatency;
 };
 
-/// The cheapest way. `kind` is ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL or BROADCAST;
-/// `bytes` as section 5 of semantics.md has b. One member: no time. Between nodes the model's
-/// across_bytes_per_second must not be 0.
+/// The cheapest way. `kind` is ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST or
+/// RING_SEND; `bytes` as section 5 of semantics.md has b. One member: no time. Between nodes the
+/// model's across_bytes_per_second must not be 0.
 CollectivePrice price_of(const CollectiveModel& model, ActionKind kind,
                          const CollectiveGroup& group, std::int64_t bytes);
 

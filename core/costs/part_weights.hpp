@@ -8,9 +8,10 @@
 
 namespace pipewright {
 
-/// Each call weighs what `price` says, and the computations share the rest of `whole` in proportion
-/// to their weights, at least 1 ns each. Returns the rest: with it as the action's cost the list
-/// takes `whole`. The action has a computation.
+/// Each call weighs what `price` says, and the computations share, in proportion to their weights,
+/// at least 1 ns each, as much as makes the list take `whole`: what calls leave, and what is
+/// computed beside them. Returns the sum of that, which is then the action's cost. The action has a
+/// computation that is beside no call.
 Nanoseconds weigh(ActionParts& action, Nanoseconds whole,
                   const std::function<Nanoseconds(const Call&)>& price);
 

@@ -8,19 +8,22 @@
 namespace pipewright {
 namespace {
 
-/// The path of the first layer that needs whole sequences; "" if none does.
-std::string needs_whole_sequences(const std::vector<Layer>& chain, const std::string& outer) {
+/// The path and kind of the first layer that is `such`; "" if none is.
+std::string first_layer(const std::vector<Layer>& chain, bool (*such)(LayerKind),
+                        const std::string& outer = "") {
   for (std::size_t k = 0; k < chain.size(); ++k) {
     const Layer& layer = chain[k];
     const std::string path = layer_path(outer, static_cast<int>(k), layer);
-    if (!divides_sequences(layer.kind))
-      return "\"" + path + "\" (" + std::string(to_string(layer.kind)) + ")";
+    if (such(layer.kind)) return "\"" + path + "\" (" + std::string(to_string(layer.kind)) + ")";
     for (const std::vector<Layer>* inner : {&layer.inner, &layer.shortcut, &layer.shared}) {
-      if (std::string found = needs_whole_sequences(*inner, path); !found.empty()) return found;
+      if (std::string found = first_layer(*inner, such, path); !found.empty()) return found;
     }
   }
   return "";
 }
+
+bool needs_whole_sequences(LayerKind kind) { return !divides_sequences(kind); }
+bool needs_gathered_keys(LayerKind kind) { return kind == LayerKind::LatentAttention; }
 
 }  // namespace
 
@@ -49,7 +52,7 @@ bool divides_sequences(LayerKind kind) {
 
 std::string context_fault(const Model& model, int ranks) {
   if (ranks == 1) return "";
-  if (const std::string layer = needs_whole_sequences(model.layers, ""); !layer.empty())
+  if (const std::string layer = first_layer(model.layers, needs_whole_sequences); !layer.empty())
     return "context parallelism does not divide the rows of layer " + layer + " yet; take cp 1";
   const int chunks = 2 * ranks, sequence = model.sequence;
   if (sequence % chunks == 0) return "";
@@ -64,6 +67,11 @@ std::string context_fault(const Model& model, const StageDivision& ranks) {
   if (ranks.context == 1) return "";
   const std::string fault = context_fault(model, ranks.context);
   if (!fault.empty()) return fault;
+  if (ranks.ring) {
+    if (const std::string layer = first_layer(model.layers, needs_gathered_keys); !layer.empty())
+      return "keys and values do not go round the ranks along cp (cp_comm_type p2p) in layer " +
+             layer + " yet; take cp_comm_type all_gather";
+  }
   const int own = own_sequence(model.sequence, ranks.context);
   if (!ranks.rows || own % ranks.tensor == 0) return "";
   const int both = std::lcm(2 * ranks.context, ranks.context * ranks.tensor);

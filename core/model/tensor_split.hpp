@@ -29,6 +29,9 @@ struct StageDivision {
   /// core/model/context_split.hpp).
   int context = 1;
   ExpertFold fold = ExpertFold::None;
+  /// Keys and values go round the ranks along cp, block by block (Megatron's cp_comm_type p2p;
+  /// Liu and others, arXiv 2310.01889), in place of being gathered.
+  bool ring = false;
 
   bool folds_experts() const { return fold != ExpertFold::None; }
   bool experts_differ_along_context() const { return fold == ExpertFold::TensorAndContext; }

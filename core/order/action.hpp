@@ -36,6 +36,7 @@ enum class ActionKind : std::uint8_t {
   ReduceScatter,
   AllToAll,
   Broadcast,
+  RingSend,   // each member to the next one, the last to the first
   NewGroup,   // a collective of all ranks
   HostSync,   // until all that the rank has issued has ended
   NamedSend,  // "SEND": to the rank that it names
@@ -44,7 +45,7 @@ enum class ActionKind : std::uint8_t {
   Idle,  // an empty cell of an order: it takes a turn in lowering and is then dropped; no Program
          // holds it
 };
-inline constexpr int kActionKinds = 28;
+inline constexpr int kActionKinds = 29;
 
 /// One bit a kind: these questions are asked for each instruction.
 constexpr std::uint32_t kind_bit(ActionKind k) { return 1U << static_cast<unsigned>(k); }
@@ -66,7 +67,7 @@ constexpr bool is_pipeline_transfer(ActionKind k) {
 }
 /// A call of the ranks of a group.
 constexpr bool is_group_collective(ActionKind k) {
-  return k >= ActionKind::AllReduce && k <= ActionKind::Broadcast;
+  return k >= ActionKind::AllReduce && k <= ActionKind::RingSend;
 }
 /// F, I, W or B: the kinds that a schedule orders.
 constexpr bool is_compute(ActionKind k) { return k <= ActionKind::B; }

@@ -20,15 +20,19 @@ ActionParts parse_name(std::string_view name) {
   return parts;
 }
 
+/// In front of a call that goes on beside the part behind it.
+constexpr char kBeside = '&';
+
 /// The name of a computation, or a collective.
 bool parse_unweighted(std::string_view text, Part& part) {
+  const bool is_beside = text.starts_with(kBeside);
   if (text.find('(') == text.npos) {
     part = {{.kind = ActionKind::Part, .data = std::string(text)}, 1};
     return is_call_name(text);
   }
-  const auto call = parse_call(text);
+  const auto call = parse_call(text.substr(is_beside ? 1 : 0));
   if (!call || !is_group_collective(call->kind)) return false;
-  part = {*call, 0};
+  part = {*call, 0, is_beside};
   return true;
 }
 
@@ -89,7 +93,8 @@ std::string name_of(const ActionParts& parts) {
 }
 
 std::string to_string(const Part& part) {
-  const std::string name = part.is_computation() ? part.call.data : to_string(part.call);
+  std::string name = part.is_computation() ? part.call.data : to_string(part.call);
+  if (part.beside) name.insert(name.begin(), kBeside);
   const bool is_said = part.weight != (part.is_computation() ? 1 : 0);
   return name + (is_said ? "*" + std::to_string(part.weight) : "");
 }

@@ -1,5 +1,5 @@
 // Of what the actions of a stage and kind consist (docs/semantics.md §3.4), and its text form:
-// "attention*3 ALL_REDUCE(tp:a:4x8:float32) mlp*5 ALL_TO_ALL(ep:b)*2".
+// "attention*3 ALL_REDUCE(tp:a:4x8:float32) mlp*5 &ALL_TO_ALL(ep:b)*2 end".
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ inline constexpr std::size_t kMostParts = 10'000;  // of an action
 struct Part {
   Call call;
   std::int64_t weight = 0;  // of a computation from 1; of a call 0 where it has none
+  bool beside = false;      // a call: the part behind it does not wait for it, what follows does
 
   bool is_computation() const { return call.kind == ActionKind::Part; }
   bool operator==(const Part&) const = default;

@@ -41,12 +41,13 @@ struct Strategy {
   // divides nothing.
   bool opens_recompute = false, opens_mp_degree = false, opens_ep_degree = false,
        opens_cp_degree = false, opens_sequence_parallel = false,
-       opens_expert_tensor_parallel_size = false;
+       opens_expert_tensor_parallel_size = false, opens_cp_comm_type = false;
   Choice sharding_stage;
   // Only of jobs that are estimated (estimated_architecture()):
   Choice cp_degree;
-  Choice rank_order;  // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
-  Choice node_order;  // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)
+  Choice cp_comm_type;  // "all_gather", "p2p"
+  Choice rank_order;    // "tp-cp-dp-pp", "tp-cp-pp-dp": what varies fastest first
+  Choice node_order;    // "file", or an order of the kinds of nodes (core/cluster/node_order.hpp)
   bool overlap_grad_reduce = false;
   FrameworkTraits framework = megatron_core();  // whose kernels and memory are estimated
   std::string matmul_dtype;                     // of products with weights: "fp8"; empty: 16 bits

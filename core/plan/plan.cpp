@@ -14,6 +14,7 @@
 #include "core/plan/costs_json.hpp"
 #include "core/plan/profile.hpp"
 #include "core/plan/rank_axes.hpp"
+#include "core/plan/ring_json.hpp"
 #include "core/plan/training_json.hpp"
 
 namespace pipewright {
@@ -262,17 +263,16 @@ void require_axis(const JsonCursor& part, const Call& call, const std::vector<Me
 
 /// What ranks tell one another inside a stage.
 void read_inside_stages(const JsonCursor& document, Plan& plan) {
-  if (const auto experts = document.find("expert_parallel")) {
+  if (const auto experts = document.find("expert_parallel"))
     plan.expert_parallel = read_count(*experts, 1, static_cast<int>(plan.mesh.devices.size()));
-  }
   if (const auto each = document.find("expert_tensor_parallel")) {
     plan.expert_tensor_parallel = read_count(*each, 1, plan.mesh.size("tp"));
     if (plan.expert_tensor_parallel > 1 && plan.expert_tensor_parallel < plan.mesh.size("tp"))
       each->fail("1, whole experts, or tp = " + std::to_string(plan.mesh.size("tp")));
   }
-  if (const auto sequence = document.find("sequence_parallel")) {
+  if (const auto sequence = document.find("sequence_parallel"))
     plan.sequence_parallel = sequence->boolean();
-  }
+  plan.ring = read_ring(document, plan.mesh.size("cp"));
   const auto lists = document.find("parts");
   if (const auto ranks = document.find("replicas_are_ranks")) {
     plan.replicas_are_ranks = ranks->boolean();
@@ -432,6 +432,7 @@ Plan read_plan(const JsonCursor& document) {
                  "expert_parallel",
                  "expert_tensor_parallel",
                  "sequence_parallel",
+                 "cp_comm_type",
                  "parts",
                  "replicas_are_ranks",
                  "costs",
@@ -479,6 +480,7 @@ Json to_json(const Plan& plan) {
   if (plan.expert_parallel > 1) json["expert_parallel"] = plan.expert_parallel;
   if (plan.expert_tensor_parallel > 0) json["expert_tensor_parallel"] = plan.expert_tensor_parallel;
   if (plan.sequence_parallel) json["sequence_parallel"] = true;
+  if (plan.ring) json["cp_comm_type"] = "p2p";
   if (!plan.parts.empty()) json["parts"] = parts_json(plan.parts);
   if (plan.replicas_are_ranks) json["replicas_are_ranks"] = true;
   json["costs"] = costs_json(plan.costs, {stages, plan.cluster, devices, plan.shape()});

@@ -97,6 +97,7 @@ struct Plan {
   int expert_parallel = 1;         // ranks that divide the experts
   int expert_tensor_parallel = 0;  // ranks that divide each expert; 0: as along tp
   bool sequence_parallel = false;  // tensor parallel ranks divide norms and dropouts too
+  bool ring = false;               // keys and values go round the ranks along cp
   /// Of the actions of stages, by kind; empty: nothing is said of what ranks tell one another
   /// inside a stage.
   std::vector<ActionParts> parts;

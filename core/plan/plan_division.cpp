@@ -7,7 +7,10 @@ namespace pipewright {
 
 StageDivision Plan::division() const {
   const int tensor = mesh.size("tp");
-  return division_with_experts({tensor, 1, sequence_parallel && tensor > 1, mesh.size("cp")},
+  return division_with_experts({.tensor = tensor,
+                                .rows = sequence_parallel && tensor > 1,
+                                .context = mesh.size("cp"),
+                                .ring = ring},
                                expert_parallel, expert_tensor_parallel);
 }
 

@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/model/expert_fold.hpp"
+#include "core/plan/ring_json.hpp"
 
 namespace pipewright {
 
@@ -99,15 +100,18 @@ std::vector<ProfileSize> read_sizes(const JsonCursor& list, bool has_loss) {
 
 /// Of the micro-batch sizes and layers of `whole`.
 DividedProfile read_divided(const JsonCursor& value, const std::vector<ProfileSize>& whole) {
-  value.only({"tp", "cp", "ep", "etp", "sequence_parallel", "ranks_measured", "sizes"});
+  value.only(
+      {"tp", "cp", "cp_comm_type", "ep", "etp", "sequence_parallel", "ranks_measured", "sizes"});
   const auto degree = [&](const char* key) {
     const auto found = value.find(key);
     return found ? read_count(*found, 1, kMostRanksMeasured) : 1;
   };
   DividedProfile divided;
   const auto rows = value.find("sequence_parallel");
-  const StageDivision ranks{
-      .tensor = degree("tp"), .rows = rows && rows->boolean(), .context = degree("cp")};
+  const StageDivision ranks{.tensor = degree("tp"),
+                            .rows = rows && rows->boolean(),
+                            .context = degree("cp"),
+                            .ring = read_ring(value, degree("cp"))};
   const auto each = value.find("etp");
   divided.ranks = division_with_experts(ranks, degree("ep"), each ? read_count(*each, 1, 1) : 0);
   if (each && !divided.ranks.folds_experts())
@@ -183,6 +187,7 @@ Json divided_json(const DividedProfile& divided) {
                {"ranks_measured", divided.ranks_measured},
                {"sizes", sizes_json(divided.sizes, false)}};
   if (divided.ranks.context > 1) json["cp"] = divided.ranks.context;
+  if (divided.ranks.ring) json["cp_comm_type"] = "p2p";
   if (divided.ranks.rows) json["sequence_parallel"] = true;
   if (divided.ranks.folds_experts()) json["etp"] = 1;
   return json;

@@ -22,10 +22,10 @@ constexpr std::array<std::string_view, 14> kFields{
     "recompute",        "stage_replicas"};
 
 /// Of jobs that are estimated (estimated_architecture()).
-constexpr std::array<std::string_view, 11> kEstimatedFields{
+constexpr std::array<std::string_view, 12> kEstimatedFields{
     "mp_degree",    "cp_degree",        "ep_degree",           "expert_tensor_parallel_size",
     "framework",    "node_order",       "overlap_grad_reduce", "use_sequence_parallel",
-    "matmul_dtype", "grad_accum_dtype", "rank_order"};
+    "matmul_dtype", "grad_accum_dtype", "rank_order",          "cp_comm_type"};
 
 /// What others call a field: Megatron-LM (…_model_parallel_size), torchtitan (…_parallel_degree),
 /// DeepSpeed, Paddle's sep_degree, and the short names of tables and papers.
@@ -219,6 +219,9 @@ std::vector<std::vector<int>> read_stage_replicas(const Fields& fields) {
 void read_estimated(const Fields& fields, Strategy& strategy) {
   strategy.mp_degree = read_numbers(fields, "mp_degree", kMostDevices);
   strategy.cp_degree = read_numbers(fields, "cp_degree", kMostDevices);
+  strategy.cp_comm_type = read_alternatives(fields, "cp_comm_type", [](const JsonCursor& value) {
+    return read_choice<std::string>(value, {{"all_gather", "all_gather"}, {"p2p", "p2p"}});
+  });
   strategy.ep_degree = read_numbers(fields, "ep_degree", kMostDevices);
   strategy.expert_tensor_parallel_size =
       read_numbers(fields, "expert_tensor_parallel_size", kMostDevices);
@@ -324,6 +327,7 @@ void add_estimated(const Strategy& strategy, Json& json) {
   };
   add("mp_degree", strategy.mp_degree, numbers_json, strategy.opens_mp_degree);
   add("cp_degree", strategy.cp_degree, numbers_json, strategy.opens_cp_degree);
+  add("cp_comm_type", strategy.cp_comm_type, words_json, strategy.opens_cp_comm_type);
   add("ep_degree", strategy.ep_degree, numbers_json, strategy.opens_ep_degree);
   add("expert_tensor_parallel_size", strategy.expert_tensor_parallel_size, numbers_json,
       strategy.opens_expert_tensor_parallel_size);
@@ -364,6 +368,11 @@ void require_sharding_fits(const Fields& fields, const Job& job) {
   if (asked.sharding_degree > 1 && asked.dp_degree != alone)
     fail("sharding_degree",
          "replicas are either sharded or not: leave out dp_degree, or say 1 there");
+  if (!asked.cp_comm_type.empty() || asked.opens_cp_comm_type)
+    fail(
+        "cp_comm_type",
+        "this job is estimated by formulas, where the framework says what ranks along cp exchange; "
+        "leave it out");
   if (asked.unshard_lookahead > 0)
     fail("unshard_lookahead",
          "this job is estimated by formulas, which know no look-ahead; leave it out");
@@ -390,6 +399,7 @@ Strategy read_strategy(const JsonCursor& value) {
   strategy.opens_recompute = opens("recompute", strategy.recompute);
   strategy.opens_mp_degree = opens("mp_degree", strategy.mp_degree);
   strategy.opens_cp_degree = opens("cp_degree", strategy.cp_degree);
+  strategy.opens_cp_comm_type = opens("cp_comm_type", strategy.cp_comm_type);
   strategy.opens_ep_degree = opens("ep_degree", strategy.ep_degree);
   strategy.opens_expert_tensor_parallel_size =
       opens("expert_tensor_parallel_size", strategy.expert_tensor_parallel_size);

@@ -158,6 +158,7 @@ void find_collectives(const Order& order, Program& program) {
 RingWork ring_work(const Collective& collective, std::int64_t parameter_bytes) {
   const std::int64_t n = collective.size();
   if (collective.kind == ActionKind::Broadcast) return {n - 1, n * parameter_bytes};
+  if (collective.kind == ActionKind::RingSend) return {1, n * parameter_bytes};
   const bool once = collective.sharded || (is_group_collective(collective.kind) &&
                                            collective.kind != ActionKind::AllReduce);
   const std::int64_t rounds = once ? 1 : 2;

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "core/program/lowering.hpp"
 
@@ -29,7 +31,7 @@ PartLists::PartLists(const Order& order, Program& program) {
                               .micro_batch = static_cast<std::uint32_t>(program.calls.size())});
       program.calls.push_back(part.call);
       const std::int64_t begin = part.is_computation() ? before : 0;
-      program.works.push_back({of.stage, of.kind, begin, begin + part.weight, all});
+      program.works.push_back({of.stage, of.kind, begin, begin + part.weight, all, part.beside});
       if (part.is_computation()) before += part.weight;
     }
   }
@@ -71,6 +73,17 @@ void PartLists::append(const Action& action, const Action* partner, Program& pro
   }
 }
 
+namespace {
+
+/// The parts of an action so far.
+struct Chain {
+  Action action;
+  std::vector<InstructionId> before;  // what the next part waits for
+  std::vector<InstructionId> beside;  // calls that are under way beside the next part
+};
+
+}  // namespace
+
 void chain_parts(Program& program) {
   if (program.part_of.empty()) return;
   std::vector<std::pair<InstructionId, InstructionId>> added;
@@ -79,22 +92,23 @@ void chain_parts(Program& program) {
     auto last = first;  // of the parts that stand before one action, or pair
     while (std::next(last) != parts.end() && std::next(last)->first == last->first + 1) ++last;
     const InstructionId action = last->first + 1;
-    std::vector<std::pair<Action, InstructionId>> chains;  // the last part of each action so far
+    std::vector<InstructionId> of_action;
+    const InstructionId received = program.code[action].link;
+    if (received != kNoInstruction) of_action.push_back(received);
+    for (const auto& [id, input] : program.extra_inputs_of(action)) of_action.push_back(input);
+    std::vector<Chain> chains;
     for (; first <= last; ++first) {
-      const auto own =
-          std::ranges::find(chains, first->second, &decltype(chains)::value_type::first);
-      if (own != chains.end()) {
-        added.emplace_back(first->first, own->second);
-        own->second = first->first;
-        continue;
-      }
-      chains.emplace_back(first->second, first->first);
-      const InstructionId received = program.code[action].link;
-      if (received != kNoInstruction) added.emplace_back(first->first, received);
-      for (const auto& [id, input] : program.extra_inputs_of(action))
-        added.emplace_back(first->first, input);
+      auto own = std::ranges::find(chains, first->second, &Chain::action);
+      if (own == chains.end()) own = chains.insert(chains.end(), {first->second, of_action, {}});
+      for (const InstructionId input : own->before) added.emplace_back(first->first, input);
+      own->beside.push_back(first->first);
+      if (!program.work(program.code[first->first]).beside)
+        own->before = std::exchange(own->beside, {});
     }
-    for (const auto& [of, end] : chains) added.emplace_back(action, end);
+    for (const Chain& chain : chains) {
+      for (const auto* of : {&chain.before, &chain.beside})
+        for (const InstructionId end : *of) added.emplace_back(action, end);
+    }
   }
   auto& inputs = program.extra_inputs;
   inputs.insert(inputs.end(), added.begin(), added.end());

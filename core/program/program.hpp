@@ -72,6 +72,7 @@ struct PartWork {
   StageId stage;
   ActionKind kind = ActionKind::F;
   std::int64_t before = 0, up_to = 0, of_all = 1;
+  bool beside = false;  // a call: the part behind it does not wait for it
 };
 
 /// REDUCE_GRADs, or UNSHARDs, of the replicas of a stage, or REDUCE_NORMs, or REDUCE_TIEDs, or
@@ -164,7 +165,7 @@ struct Program {
   const Action* action_of_part(InstructionId id) const;
   /// An action, or a pair, that stands right after its parts.
   bool ends_parts(InstructionId id) const;
-  /// Of an instruction of kind Part.
+  /// Of an instruction that is a part.
   const PartWork& work(const Instruction& in) const {
     return works[in.micro_batch - (calls.size() - works.size())];
   }

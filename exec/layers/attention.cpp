@@ -47,7 +47,11 @@ class AttentionLayer final : public LeafLayer {
              {Split::Columns, parts_of_qkv(whole_shape(layer, site))}),
         output_(site, site.width, site.width, weights_[layer.bias ? 2 : 1],
                 layer.bias ? &weights_[3] : nullptr, {Split::Rows}) {
-    if (site.context != nullptr) on_parts_.emplace(site, shape_);
+    if (site.context == nullptr) return;
+    if (site.context->is_ring() && site.context->numerics() == Numerics::Fast)
+      ring_.emplace(site, shape_);
+    else
+      on_parts_.emplace(site, shape_);
   }
 
   Task<Buffer> forward(Buffer x, Saved& saved) override {
@@ -55,7 +59,9 @@ class AttentionLayer final : public LeafLayer {
     co_await qkv_.forward(shape_.rows(), x.floats(), qkv.floats());
     rotate(false, qkv);
     saved.buffers[kQkv] = std::move(qkv);
-    {
+    if (ring_) {
+      co_await attend_round(saved);
+    } else {
       const Buffer keys = co_await keys_of_all(saved);
       attend(saved, keys);
     }
@@ -71,12 +77,19 @@ class AttentionLayer final : public LeafLayer {
 
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
     const Buffer keys = co_await keys_of_all(saved);
-    if (recomputes_) attend(saved, keys);
+    if (recomputes_ && ring_) co_await attend_round(saved);
+    if (recomputes_ && !ring_) attend(saved, keys);
     Buffer dcontext = ops_.take(context_words_);
     co_await output_.backward_input(shape_.rows(), dy.floats(), dcontext.floats());
     // W of the queries, keys and values needs this even where dx is not wanted.
     Buffer dqkv = ops_.take(qkv_words_);
-    if (on_parts_) {
+    if (ring_) {
+      co_await ring_->backward_input({.qkv = saved.buffers[kQkv],
+                                      .context = saved.buffers[kContext],
+                                      .log_sums = saved.buffers[kProbabilities],
+                                      .dcontext = dcontext,
+                                      .dqkv = dqkv});
+    } else if (on_parts_) {
       co_await on_parts_->backward_input({.qkv = saved.buffers[kQkv],
                                           .keys = keys,
                                           .probabilities = saved.buffers[kProbabilities],
@@ -136,6 +149,14 @@ class AttentionLayer final : public LeafLayer {
     co_return co_await on_parts_->gather_keys(saved.buffers[kQkv]);
   }
 
+  /// In the place of probabilities stands what they follow from.
+  Task<void> attend_round(Saved& saved) {
+    saved.buffers[kContext] = ops_.take(context_words_);
+    saved.buffers[kProbabilities] = ops_.take(ring_->log_sums());
+    co_await ring_->forward(saved.buffers[kQkv], saved.buffers[kContext],
+                            saved.buffers[kProbabilities]);
+  }
+
   void attend(Saved& saved, const Buffer& keys) {
     const Buffer& qkv = saved.buffers[kQkv];
     const Buffer context = saved.buffers[kContext] = ops_.take(context_words_);
@@ -155,7 +176,9 @@ class AttentionLayer final : public LeafLayer {
   std::size_t words_, context_words_, qkv_words_;
   bool recomputes_;
   ContextPlace place_;
-  std::optional<ContextAttention> on_parts_;  // where ranks have a part of every sequence each
+  // One of them where ranks have a part of every sequence each.
+  std::optional<ContextAttention> on_parts_;
+  std::optional<RingAttention> ring_;
   Projection qkv_, output_;
 };
 

@@ -40,12 +40,32 @@ Task<Buffer> ContextAttention::gather_keys(const Buffer& qkv) const {
   Buffer keys = ops_.take(shape_.all_keys());
   const std::size_t own = static_cast<std::size_t>(group_.index()) * shape_.own_keys();
   ops_.context().copy_keys(shape_, qkv.floats(), keys.floats() + own);
+  if (group_.is_ring()) {
+    co_await gather_round_the_ring(keys.floats());
+    co_return keys;
+  }
   RowsOfMembers wanted{.what = name_,
                        .values = keys.floats(),
                        .rows = shape_.all_rows(),
                        .width = shape_.keys_width()};
   co_await group_.gathered(wanted);
   co_return keys;
+}
+
+/// Every block stays: exact numerics add over the keys in the order of the sequence, in which they
+/// come round on no rank.
+Task<void> ContextAttention::gather_round_the_ring(float* keys) const {
+  const float* sent = keys + static_cast<std::size_t>(group_.index()) * shape_.own_keys();
+  for (int hops = 1; hops < group_.size(); ++hops) {
+    const auto from = static_cast<std::size_t>(group_.place_after(hops).index);
+    float* const arrived = keys + from * shape_.own_keys();
+    RingOfMembers hop{.what = name_ + "-" + std::to_string(hops),
+                      .arrays = {{sent, arrived}},
+                      .rows = shape_.own.rows(),
+                      .width = shape_.keys_width()};
+    co_await group_.sent(hop);
+    sent = arrived;
+  }
 }
 
 void ContextAttention::forward(const Buffer& qkv, const Buffer& keys, float* probabilities,
@@ -81,6 +101,92 @@ Task<void> ContextAttention::backward_input(Arrays arrays) const {
   co_await group_.together(sum);
   const std::size_t own = static_cast<std::size_t>(group_.index()) * shape_.own_keys();
   ops_.context().take_key_gradients(shape_, dkeys.floats() + own, arrays.dqkv.floats());
+}
+
+RingAttention::RingAttention(const LayerSite& site, const AttentionShape& own)
+    : ops_(*site.ops),
+      group_(*site.context),
+      shape_{own, site.context->place()},
+      name_(as_call_name(site.path) + "-keys") {}
+
+std::size_t RingAttention::log_sums() const {
+  return words_of(shape_.own.rows(), shape_.own.heads);
+}
+
+Buffer RingAttention::own_keys(const Buffer& qkv) const {
+  Buffer keys = ops_.take(shape_.own_keys());
+  ops_.context().copy_keys(shape_, qkv.floats(), keys.floats());
+  return keys;
+}
+
+RingOfMembers RingAttention::new_hop(const std::string& number) const {
+  return {.what = name_ + "-" + number,
+          .arrays = {},
+          .rows = shape_.own.rows(),
+          .width = shape_.keys_width(),
+          .beside = true};
+}
+
+Task<void> RingAttention::forward(const Buffer& qkv, const Buffer& context,
+                                  const Buffer& log_sums) const {
+  const Buffer totals = ops_.take(this->log_sums());
+  const RingSums sums{context.floats(), log_sums.floats(), totals.floats()};
+  Buffer keys = own_keys(qkv), next;
+  for (int hops = 0; hops < group_.size(); ++hops) {
+    const bool goes_on = hops + 1 < group_.size();
+    RingOfMembers hop = new_hop(std::to_string(hops + 1));
+    if (goes_on) {
+      next = ops_.take(shape_.own_keys());
+      hop.arrays = {{keys.floats(), next.floats()}};
+      co_await group_.sent(hop);
+    }
+    ops_.context().ring_attention_forward(block(hops), qkv.floats(), keys.floats(), sums);
+    if (goes_on) co_await group_.arrived();
+    keys = std::move(next);
+  }
+  ops_.context().finish_ring_attention(shape_, sums);
+}
+
+/// A block's gradients follow it one hop behind: each rank adds its own to what has arrived, and
+/// sends the sum on. What a rank's queries give to its own keys stays.
+Task<void> RingAttention::backward_input(Arrays arrays) const {
+  const std::size_t size = shape_.own_keys();
+  const Buffer products = ops_.take(log_sums()), home = ops_.take(size);
+  ops_.context().context_products(shape_, arrays.context.floats(), arrays.dcontext.floats(),
+                                  products.floats());
+  const RingRows rows{arrays.log_sums.floats(), products.floats(), arrays.dcontext.floats()};
+  Buffer keys = own_keys(arrays.qkv), next, sum, arriving, onward;
+  for (int hops = 0; hops < group_.size(); ++hops) {
+    RingOfMembers hop = new_hop(std::to_string(hops + 1));
+    if (hops + 1 < group_.size()) {
+      next = ops_.take(size);
+      hop.arrays.push_back({keys.floats(), next.floats()});
+    }
+    if (hops >= 2) {
+      arriving = ops_.take(size);
+      hop.arrays.push_back({onward.floats(), arriving.floats()});
+    }
+    if (!hop.arrays.empty()) co_await group_.sent(hop);
+    if (hops > 0) sum = ops_.take(size);
+    const Buffer& given = hops == 0 ? home : sum;
+    ops_.clear(size, given.floats());
+    ops_.context().ring_attention_backward(block(hops), arrays.qkv.floats(), keys.floats(), rows,
+                                           arrays.dqkv.floats(), given.floats());
+    if (!hop.arrays.empty()) co_await group_.arrived();
+    if (hops >= 2) ops_.add_to(size, arriving.floats(), sum.floats());
+    onward = std::move(sum);
+    arriving.reset();
+    keys = std::move(next);
+  }
+  RingOfMembers last = new_hop("home");
+  last.beside = false;
+  arriving = ops_.take(size);
+  last.arrays = {{onward.floats(), arriving.floats()}};
+  co_await group_.sent(last);
+  ops_.add_to(size, arriving.floats(), home.floats());
+  const AttentionShape& own = shape_.own;
+  ops_.images().copy_columns(own.rows(), shape_.keys_width(), home.floats(), shape_.keys_width(),
+                             arrays.dqkv.floats() + own.width, own.qkv_width());
 }
 
 ContextLatentAttention::ContextLatentAttention(const LayerSite& site, const LatentShape& own)

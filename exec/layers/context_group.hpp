@@ -12,10 +12,17 @@ namespace pipewright::exec {
 
 class ContextGroup : public AxisGroup {
  public:
-  ContextGroup(int index, int size, Numerics numerics, PausePoint& point)
-      : AxisGroup(kContextAxis, index, size, numerics, point) {}
+  /// `ring`: keys and values go round the members.
+  ContextGroup(int index, int size, bool ring, Numerics numerics, PausePoint& point)
+      : AxisGroup(kContextAxis, index, size, numerics, point), ring_(ring) {}
 
   ContextPlace place() const { return {index(), size()}; }
+  /// Of the rank whose keys and values are here after so many hops.
+  ContextPlace place_after(int hops) const { return {(index() + size() - hops) % size(), size()}; }
+  bool is_ring() const { return ring_; }
+
+ private:
+  const bool ring_;
 };
 
 /// Of so many samples, of each of which a member has so many rows: chunk by chunk who goes on, with

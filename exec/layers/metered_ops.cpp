@@ -206,6 +206,30 @@ void MeteredOps::context_latent_backward(const ContextLatentShape& shape, int wh
         kSoftmaxBackward * product(shape.own.samples, shape.own.heads, scores));
 }
 
+void MeteredOps::ring_attention_forward(const RingShape& shape, const float*, const float*,
+                                        const RingSums&) {
+  const Buffer scratch = take(shape.scores());
+  const double scores = product(shape.pairs(), shape.chunk(), shape.chunk());
+  const AttentionShape& own = shape.queries.own;
+  count(2 * pairs_of(shape.queries, scores) +
+        kSoftmaxForward * product(own.samples, own.heads, scores));
+}
+void MeteredOps::finish_ring_attention(const ContextShape& shape, const RingSums&) {
+  count(product(shape.own.rows(), shape.own.width + 2 * shape.own.heads));
+}
+void MeteredOps::context_products(const ContextShape& shape, const float*, const float*, float*) {
+  count(2 * product(shape.own.rows(), shape.own.width));
+}
+/// With the scores and probabilities, which were not kept.
+void MeteredOps::ring_attention_backward(const RingShape& shape, const float*, const float*,
+                                         const RingRows&, float*, float*) {
+  const Buffer scratch = take(shape.scratch());
+  const double scores = product(shape.pairs(), shape.chunk(), shape.chunk());
+  const AttentionShape& own = shape.queries.own;
+  count(5 * pairs_of(shape.queries, scores) +
+        (kSoftmaxForward + kSoftmaxBackward) * product(own.samples, own.heads, scores));
+}
+
 /// A look-up is free, as a copy is.
 void MeteredOps::embedding_forward(const EmbeddingShape& shape, const std::int32_t*, const float*,
                                    const float* positions, float*) {

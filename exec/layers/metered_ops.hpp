@@ -121,6 +121,12 @@ class MeteredOps final : public TensorOps,
                               float*) override;
   void context_latent_backward(const ContextLatentShape& shape, int which, const float*,
                                const float*, const float*, const float*, float*, float*) override;
+  void ring_attention_forward(const RingShape& shape, const float*, const float*,
+                              const RingSums&) override;
+  void finish_ring_attention(const ContextShape& shape, const RingSums&) override;
+  void context_products(const ContextShape& shape, const float*, const float*, float*) override;
+  void ring_attention_backward(const RingShape& shape, const float*, const float*, const RingRows&,
+                               float*, float*) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float*, const float*, float*, const Routes&) override;

@@ -16,16 +16,20 @@ namespace pipewright::exec {
 struct RowsOfMembers;
 struct SumOfMembers;
 struct ExchangeOfMembers;
+struct RingOfMembers;
 
-/// One of these; it stays where it is until the computation goes on.
+/// One of these; it stays where it is until the computation goes on, or, where others than the next
+/// computation wait for it, until the one after that. None: the computation only waits for what is
+/// under way beside it.
 struct Wanted {
   SumOfMembers* sum = nullptr;
   ExchangeOfMembers* exchange = nullptr;
   RowsOfMembers* rows = nullptr;
+  RingOfMembers* ring = nullptr;
   std::string_view axis = {};  // whose members bring it together (core/order/devices.hpp)
 
   explicit operator bool() const {
-    return sum != nullptr || exchange != nullptr || rows != nullptr;
+    return sum != nullptr || exchange != nullptr || rows != nullptr || ring != nullptr;
   }
 };
 
@@ -52,7 +56,7 @@ class PausePoint {
   };
   Pause until(Wanted wanted) { return {*this, wanted}; }
 
-  /// A computation that has paused; none: nothing is wanted.
+  /// A computation that has paused.
   struct Paused {
     Wanted wanted;
     std::coroutine_handle<> computation;

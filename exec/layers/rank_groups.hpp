@@ -18,7 +18,7 @@ class RankGroups {
   RankGroups(const StageDivision& place, const StageDivision& ranks, Numerics numerics)
       : tensor_(place.tensor, ranks.tensor, numerics, point_),
         experts_(place, ranks, point_),
-        context_(place.context, ranks.context, numerics, point_),
+        context_(place.context, ranks.context, ranks.ring, numerics, point_),
         divides_rows_(ranks.rows && ranks.tensor > 1) {}
   RankGroups(const RankGroups&) = delete;
   RankGroups& operator=(const RankGroups&) = delete;

@@ -51,6 +51,19 @@ struct RowsOfMembers {
   int rows = 0, width = 0;
 };
 
+/// Arrays of `rows` times `width` numbers each, which go to the next member, while those of the
+/// member before arrive; the last member's go to the first one.
+struct RingOfMembers {
+  struct Hop {
+    const float* sent = nullptr;
+    float* arrived = nullptr;
+  };
+  std::string what;  // as of a sum
+  std::vector<Hop> arrays;
+  int rows = 0, width = 0;  // of each
+  bool beside = false;      // the member computes meanwhile, and then waits (AxisGroup::arrived())
+};
+
 /// Of an array's rows those of member `index` of `members`, who divide them evenly.
 inline Range own_rows(int rows, int index, int members) {
   const std::int64_t each = rows / members;
@@ -77,6 +90,13 @@ class AxisGroup {
   PausePoint::Pause gathered(RowsOfMembers& rows) {
     return point_.until({.rows = &rows, .axis = axis_});
   }
+  /// The same, until all have arrived; of what goes on beside the next computation, until it is on
+  /// its way. Then it must stay where it is until arrived().
+  PausePoint::Pause sent(RingOfMembers& ring) {
+    return point_.until({.ring = &ring, .axis = axis_});
+  }
+  /// Pauses until what is on its way has arrived.
+  PausePoint::Pause arrived() { return point_.until({.axis = axis_}); }
 
  private:
   const std::string_view axis_;

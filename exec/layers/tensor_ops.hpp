@@ -2,10 +2,11 @@
 // The layers are written once on top of it; each device has its own (exec/devices/cpu/host_ops.hpp,
 // exec/devices/cuda/queue_ops.hpp). The operators are those of exec/layers/ops.hpp,
 // exec/layers/image_ops.hpp, exec/layers/expert_ops.hpp, exec/layers/latent_ops.hpp and
-// exec/layers/context_ops.hpp, which say what each computes, and by what layouts; how exactly, and
-// with which scratch memory, is the device's affair. All pointers are the device's own. A call may
-// only enqueue the work: whoever calls sees results in the order of the calls, and reads none of
-// them (but for a user's own layers, which are the CPU's alone so far). One thread at a time.
+// exec/layers/context_ops.hpp and exec/layers/ring_ops.hpp, which say what each computes, and by
+// what layouts; how exactly, and with which scratch memory, is the device's affair. All pointers
+// are the device's own. A call may only enqueue the work: whoever calls sees results in the order
+// of the calls, and reads none of them (but for a user's own layers, which are the CPU's alone so
+// far). One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include "exec/layers/image_ops.hpp"
 #include "exec/layers/latent_ops.hpp"
 #include "exec/layers/ops.hpp"
+#include "exec/layers/ring_ops.hpp"
 
 namespace pipewright::exec {
 
@@ -156,6 +158,13 @@ class ContextOps {
                                        const float* queries, const float* keys,
                                        const float* probabilities, const float* dcontext,
                                        float* dqueries, float* dkeys) = 0;
+  virtual void ring_attention_forward(const RingShape& shape, const float* qkv, const float* keys,
+                                      const RingSums& sums) = 0;
+  virtual void finish_ring_attention(const ContextShape& shape, const RingSums& sums) = 0;
+  virtual void context_products(const ContextShape& shape, const float* context,
+                                const float* dcontext, float* products) = 0;
+  virtual void ring_attention_backward(const RingShape& shape, const float* qkv, const float* keys,
+                                       const RingRows& rows, float* dqkv, float* dkeys) = 0;
 };
 
 class TensorOps {

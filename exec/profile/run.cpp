@@ -165,6 +165,7 @@ cpu::Training training_of(const ProfileCase& what, int micro_batches, const Data
   training.options = what.options;
   training.options.ranks.rows = what.division.rows;
   training.options.ranks.fold = what.division.fold;
+  training.options.ranks.ring = what.division.ring;
   training.data = &data;
   training.clock = what.clock;
   return training;

@@ -40,4 +40,16 @@ void bring_together(RowsOfMembers& rows, collectives::Group& group) {
   group.all_gather({std::as_writable_bytes(std::span(rows.values, size)), sizes});
 }
 
+void bring_together(RingOfMembers& ring, collectives::Group& group) {
+  const int n = group.members();
+  const std::size_t words =
+      static_cast<std::size_t>(ring.rows) * static_cast<std::size_t>(ring.width);
+  std::vector<std::size_t> sent(static_cast<std::size_t>(n), 0), arrived(sent);
+  sent[collectives::index_of((group.member() + 1) % n)] = words * sizeof(float);
+  arrived[collectives::index_of((group.member() + n - 1) % n)] = words * sizeof(float);
+  for (const RingOfMembers::Hop& hop : ring.arrays)
+    group.all_to_all({std::as_bytes(std::span(hop.sent, words)), sent},
+                     {std::as_writable_bytes(std::span(hop.arrived, words)), arrived});
+}
+
 }  // namespace pipewright::exec

@@ -13,5 +13,6 @@ namespace pipewright::exec {
 void bring_together(SumOfMembers& sum, const AxisGroup& members, collectives::Group& group);
 /// All rows are there when it returns. Otherwise as above.
 void bring_together(RowsOfMembers& rows, collectives::Group& group);
+void bring_together(RingOfMembers& ring, collectives::Group& group);
 
 }  // namespace pipewright::exec

@@ -23,6 +23,7 @@ const std::vector<std::string_view> kKeys{"schedule",
                                           "pp",
                                           "dp",
                                           "cp",
+                                          "cp_comm_type",
                                           "ep",
                                           "etp",
                                           "vpp",
@@ -167,6 +168,9 @@ void read_degrees(const Values& values, ParallelSetup& parallel) {
       number_of(values, "micro_batch_size").value_or(parallel.micro_batch_size);
   parallel.zero = number_of(values, "zero", 0).value_or(parallel.zero);
   read_recompute(values, parallel.recompute);
+  read_word<bool, 2>(values, "cp_comm_type", {{{"p2p", true}, {"all_gather", false}}},
+                     parallel.ring);
+  if (parallel.context == 1) parallel.ring = false;
   read_word<bool, 2>(values, "sequence_parallel", {{{"on", true}, {"off", false}}},
                      parallel.sequence_parallel);
   read_word<RankOrder, 2>(values, "rank_order",
@@ -288,6 +292,7 @@ std::string text_of(const Candidate& candidate) {
   add("pp", std::to_string(parallel.pipeline));
   add("dp", std::to_string(parallel.data));
   add_above("cp", parallel.context, 1);
+  if (parallel.ring) add("cp_comm_type", "p2p");
   add_above("ep", parallel.experts, 1);
   if (parallel.expert_tensor() != parallel.tensor)
     add("etp", std::to_string(parallel.expert_tensor()));

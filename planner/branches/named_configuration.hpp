@@ -25,8 +25,8 @@ struct NamedConfiguration {
   std::string too_many_devices, other_batch;
 };
 
-/// Keys: schedule, tp, pp, dp, cp, ep, etp, vpp, replicas (2,1,1: ranks of each stage of 1f1b-rr;
-/// left out: the schedule's default), micro_batch_size, micro_batches, recompute,
+/// Keys: schedule, tp, pp, dp, cp, cp_comm_type, ep, etp, vpp, replicas (2,1,1: ranks of each stage
+/// of 1f1b-rr; left out: the schedule's default), micro_batch_size, micro_batches, recompute,
 /// sequence_parallel, zero, node_order, rank_order and partition. recompute is none, selective,
 /// full, by-stage, or one of the first three for each stage ("full+full+none"). What is left out is
 /// as in `otherwise`, or without it 1, off, 1f1b and file; then dp and micro_batches are what is

@@ -20,6 +20,7 @@ std::string describe(const Candidate& candidate) {
           std::to_string(parallel.micro_batch_size);
   if (devices > 1) text += ", tp " + std::to_string(parallel.tensor);
   if (parallel.context > 1) text += ", cp " + std::to_string(parallel.context);
+  if (parallel.ring) text += ", p2p";
   if (parallel.experts > 1) text += ", ep " + std::to_string(parallel.experts);
   if (parallel.expert_tensor() != parallel.tensor)
     text += ", etp " + std::to_string(parallel.expert_tensor());

@@ -36,6 +36,7 @@ class LayerConfigurations final : public ConfigurationCosts {
         experts_asked_(asked_experts(job)),
         expert_tensor_asked_(asked_expert_tensor(job)),
         rows_asked_(asked_rows(job)),
+        ring_asked_(asked_ring(job)),
         zero_asked_(asked_zero(job.strategy)),
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
@@ -52,10 +53,14 @@ class LayerConfigurations final : public ConfigurationCosts {
       for (const bool rows : rows_asked_) {
         mesh.sequence_parallel = rows;
         mesh.context = 1;
+        mesh.ring = false;
         if (!may_divide(mesh, visitor)) continue;
         for (const int context : context_asked_) {
           mesh.context = context;
-          if (may_divide(mesh, visitor)) for_each_replicas(asked, mesh, visitor);
+          for (const bool ring : context > 1 ? ring_asked_ : std::vector<bool>{false}) {
+            mesh.ring = ring;
+            if (may_divide(mesh, visitor)) for_each_replicas(asked, mesh, visitor);
+          }
         }
       }
     }
@@ -257,6 +262,9 @@ class LayerConfigurations final : public ConfigurationCosts {
       return Refusal{LeftOut::IndivisibleSequences, std::move(fault)};
     if (std::string fault = context_fault(job_.model, division); !fault.empty())
       return Refusal{LeftOut::ContextBesideOthers, std::move(fault)};
+    if (!is_named(division.ring, ring_asked_))
+      return Refusal{LeftOut::ContextBesideOthers,
+                     not_named("cp_comm_type", division.ring ? "p2p" : "all_gather")};
     if (is_named(context, context_asked_)) return std::nullopt;
     return Refusal{LeftOut::IndivisibleSequences,
                    not_named("cp_degree", "cp " + std::to_string(context))};
@@ -441,6 +449,7 @@ class LayerConfigurations final : public ConfigurationCosts {
   std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, context_asked_, experts_asked_,
       expert_tensor_asked_;
   std::vector<bool> rows_asked_;  // sequence parallelism
+  std::vector<bool> ring_asked_;  // keys and values go round the ranks along cp
   std::vector<int> zero_asked_, steps_asked_, sizes_asked_;
   CommonOfSchedules common_;
 };

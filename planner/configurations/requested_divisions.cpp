@@ -25,6 +25,14 @@ std::vector<int> asked_context(const Job& job) {
   return asked;
 }
 
+std::vector<bool> asked_ring(const Job& job) {
+  std::vector<bool> asked;
+  for (const std::string& type : job.strategy.cp_comm_type) asked.push_back(type == "p2p");
+  if (!asked.empty()) return asked;
+  return job.strategy.opens_cp_comm_type ? std::vector<bool>{false, true}
+                                         : std::vector<bool>{false};
+}
+
 std::vector<int> asked_experts(const Job& job) {
   std::vector<int> asked = asked_numbers(job.strategy.ep_degree, "ep_degree");
   if (!asked.empty()) return asked;
@@ -75,9 +83,12 @@ std::vector<StageDivision> divisions_of(const Job& job) {
     for (const bool rows : asked_rows(job)) {
       if (rows && !sequence_fault(job.model, one.tensor).empty()) continue;
       for (const int context : asked_context(job)) {
-        const StageDivision ranks{one.tensor, 1, rows, context};
-        if (!context_fault(job.model, ranks).empty()) continue;
-        for (const int each : asked_expert_tensor(job)) add(ranks, one.experts, each);
+        for (const bool ring : context > 1 ? asked_ring(job) : std::vector<bool>{false}) {
+          const StageDivision ranks{
+              .tensor = one.tensor, .rows = rows, .context = context, .ring = ring};
+          if (!context_fault(job.model, ranks).empty()) continue;
+          for (const int each : asked_expert_tensor(job)) add(ranks, one.experts, each);
+        }
       }
     }
   }

@@ -14,6 +14,9 @@ namespace pipewright::planner {
 std::vector<int> asked_tensor(const Job& job);
 /// The same of cp; of "auto" those that the model's sequences can be divided by.
 std::vector<int> asked_context(const Job& job);
+/// Whether keys and values go round them: both where the job writes "auto"; {false} where it does
+/// not ask.
+std::vector<bool> asked_ring(const Job& job);
 std::vector<int> asked_experts(const Job& job);
 /// Ranks that divide each expert to try: 0 stands for as many as tp; both, and 1, where the job
 /// writes "auto"; {0} where it does not ask.

@@ -68,6 +68,19 @@ int transfers_at(std::span<const StagePlan> stages, std::size_t s) {
   return (before ? 1 : 0) + (after ? 1 : 0);
 }
 
+/// By part: of a call, what is computed meanwhile, as a share of all that the action computes.
+std::vector<double> shares_beside(const std::vector<Part>& parts) {
+  double all = 0;
+  for (const Part& part : parts)
+    all += part.is_computation() ? static_cast<double>(part.weight) : 0;
+  std::vector<double> shares(parts.size(), 0);
+  for (std::size_t k = 0; k + 1 < parts.size(); ++k) {
+    if (parts[k].beside && parts[k + 1].is_computation())
+      shares[k] = static_cast<double>(parts[k + 1].weight) / all;
+  }
+  return shares;
+}
+
 std::string source_of(const Cluster& cluster, const std::optional<Profile>& profile) {
   if (profile) {
     return "profile of " + profile->model_name + " on " + profile->cluster.name + ", " +
@@ -102,7 +115,11 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
     require_same_model(*profile, model);
     require_same_device(*profile, cluster);
     profile_ = *profile;
-    if (const DividedProfile* const divided = find_divided(*profile, division)) {
+    const DividedProfile* divided = find_divided(*profile, division);
+    StageDivision gathered = division;
+    gathered.ring = false;
+    if (divided == nullptr) divided = find_divided(*profile, gathered);
+    if (divided != nullptr) {
       profile_->sizes = divided->sizes;
       profile_->ranks_measured = divided->ranks_measured;
       measures_parts_ = true;
@@ -140,15 +157,18 @@ void CostModel::divide_layers() {
     Calls calls;
     for (const ActionParts& action :
          exec::divided_parts(model_, l, l + 1, 1, recompute_, division_)) {
-      for (const Part& part : action.parts) {
-        if (part.is_computation() || action.kind == ActionKind::B) continue;
+      if (action.kind == ActionKind::B) continue;
+      const std::vector<double> beside = shares_beside(action.parts);
+      for (std::size_t k = 0; k < action.parts.size(); ++k) {
+        const Part& part = action.parts[k];
+        if (part.is_computation()) continue;
         auto& of_kind = action.kind == ActionKind::F   ? calls.f
                         : action.kind == ActionKind::I ? calls.i
                                                        : calls.w;
         if (action.kind == ActionKind::W && part.call.kind == ActionKind::AllReduce)
           calls.norms = part.call;
         else
-          of_kind.push_back(part.call);
+          of_kind.push_back({part.call, beside[k]});
       }
     }
     calls_.push_back(std::move(calls));
@@ -174,20 +194,24 @@ Nanoseconds CostModel::call_time(const Call& call) const {
 
 std::vector<StageMessages> CostModel::messages_inside(std::span<const StagePlan> stages,
                                                       int micro_batch_size) const {
-  const auto times = [&](const std::vector<Call>& calls) {
+  const std::vector<LayerTimes> layers =
+      division_.ring ? layer_times(micro_batch_size) : std::vector<LayerTimes>(calls_.size());
+  const auto times = [&](const std::vector<Told>& calls, Nanoseconds computed) {
     Nanoseconds sum;
-    for (Call call : calls) {
-      call.shape->front() *= micro_batch_size;
-      sum += call_time(call);
+    for (Told told : calls) {
+      told.call.shape->front() *= micro_batch_size;
+      const Nanoseconds hidden = rounded(told.beside * static_cast<double>(computed.value));
+      sum += std::max(Nanoseconds(), call_time(told.call) - hidden);
     }
     return sum;
   };
   std::vector<StageMessages> messages(stages.size());
   for (std::size_t s = 0; s < stages.size() && !calls_.empty(); ++s) {
     for (int l = stages[s].first_layer; l < stages[s].end_layer; ++l) {
-      messages[s].f += times(calls_[static_cast<std::size_t>(l)].f);
-      messages[s].i += times(calls_[static_cast<std::size_t>(l)].i);
-      messages[s].w += times(calls_[static_cast<std::size_t>(l)].w);
+      const auto layer = static_cast<std::size_t>(l);
+      messages[s].f += times(calls_[layer].f, layers[layer].f);
+      messages[s].i += times(calls_[layer].i, layers[layer].i);
+      messages[s].w += times(calls_[layer].w, layers[layer].w);
     }
     messages[s].w += time_of_norms(stages[s]);
   }

@@ -134,8 +134,13 @@ class CostModel {
   bool measures_parts_ = false;            // the profile's times are those of one of the devices
   /// By layer: the part of F, I and W that one of the devices computes; empty: all of it.
   std::vector<std::array<double, 3>> own_share_;
+  struct Told {
+    Call call;  // of one sample
+    /// The part of the layer's F, I or W that is computed meanwhile.
+    double beside = 0;
+  };
   struct Calls {
-    std::vector<Call> f, i, w;  // of one sample
+    std::vector<Told> f, i, w;
     Call norms;  // the sum that the W of a stage takes once; its bytes are the layer's
   };
   std::vector<Calls> calls_;                // by layer; empty: there are none

@@ -52,7 +52,8 @@ struct ParallelSetup {
   /// context.
   int experts = 1;
   int expert_tensor_degree = 0;  // ranks that divide each expert; 0: tensor
-  int context = 1;  // a sequence cut among ranks, heads exchanged for it around attention
+  int context = 1;    // a sequence cut among ranks, heads exchanged for it around attention
+  bool ring = false;  // planned layer by layer: keys and values go round these ranks
   int micro_batch_size = 1;
   int micro_batches = 1;  // of one replica
   SetupRecompute recompute;
@@ -78,7 +79,9 @@ struct ParallelSetup {
   int program_replicas() const { return data * context; }
   /// The ranks that divide the layers of a stage.
   StageDivision division() const {
-    return division_with_experts({tensor, 1, sequence_parallel, context}, experts, expert_tensor());
+    return division_with_experts(
+        {.tensor = tensor, .rows = sequence_parallel, .context = context, .ring = ring}, experts,
+        expert_tensor());
   }
   /// Why whole experts cannot be dealt out beside tp; "" if they can, or are not.
   std::string expert_tensor_fault() const;

@@ -74,6 +74,7 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, MegatronFlags& fl
   flags.add("tensor-model-parallel-size", facts.tensor);
   flags.add("pipeline-model-parallel-size", facts.pipeline);
   flags.add_above("context-parallel-size", facts.context, 1);
+  if (!facts.cp_comm_type.empty()) flags.add("cp-comm-type " + facts.cp_comm_type);
   flags.add_above("expert-model-parallel-size", facts.experts, 1);
   if (facts.expert_tensor != facts.tensor)
     flags.add("expert-tensor-parallel-size", facts.expert_tensor);

@@ -73,6 +73,10 @@ PlanFacts facts_of(const Plan& plan) {
   facts.experts = plan.expert_parallel;
   facts.expert_tensor = plan.expert_tensor();
   facts.sequence_parallel = plan.sequence_parallel;
+  // Planned by formulas, ranks along cp are none of the Program's, and it is the framework's
+  // affair.
+  if (facts.context > 1 && plan.replicas_are_ranks)
+    facts.cp_comm_type = plan.ring ? "p2p" : "all_gather";
   facts.zero = facts.data > 1 ? plan.sharding_stage : 0;
   facts.shards = facts.zero > 0 ? plan.shards() : 1;
   facts.chunks = plan.schedule.chunks;

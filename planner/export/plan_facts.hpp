@@ -24,6 +24,8 @@ struct PlanFacts {
   int tensor = 1, context = 1, data = 1, pipeline = 1, experts = 1;
   int expert_tensor = 1;  // ranks that divide each expert
   bool sequence_parallel = false;
+  /// What ranks along cp exchange, by Megatron's name; "": as the framework does.
+  std::string cp_comm_type;
   int zero = 0;    // ZeRO stage, 0 where there is one replica
   int shards = 1;  // replicas that divide their state; fewer than `data`: hybrid sharding
   int chunks = 1;  // stages a rank

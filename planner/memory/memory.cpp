@@ -173,7 +173,10 @@ StageDivision division_of(const Plan& plan) {
   StageDivision able;
   if (divides) able.tensor = ranks.tensor;
   able.rows = divides && ranks.rows && sequence_fault(plan.model, ranks.tensor).empty();
-  if (context_fault(plan.model, ranks).empty()) able.context = ranks.context;
+  if (context_fault(plan.model, ranks).empty()) {
+    able.context = ranks.context;
+    able.ring = ranks.ring;
+  }
   if (!expert_fault(plan.model, ranks).empty()) return able;
   able.experts = ranks.experts;
   if (able.rows && able.context == ranks.context) able.fold = ranks.fold;
@@ -207,6 +210,14 @@ StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory
                                               ranks, RowsToExperts::Even, exec::Numerics::Exact);
       memory.in_w = Bytes(buffers.w.most);
       memory.in_b = Bytes(buffers.most_in_b());
+      if (ranks.ring) {  // all that comes round is kept, and so are probabilities
+        const StageMemory exact = memory_of(state, buffers);
+        memory.f = exact.f;
+        memory.i = exact.i;
+        memory.w = exact.w;
+        memory.in_f = exact.in_f;
+        memory.in_i = exact.in_i;
+      }
     }
     return memory;
   }

@@ -164,6 +164,7 @@ std::vector<std::string> plan_differences(const Plan& first, const Plan& second)
   differences.add("ZeRO stage", first.sharding_stage, second.sharding_stage);
   differences.add("replicas that divide their state", first.shards(), second.shards());
   differences.add("look-ahead of weights", first.unshard_lookahead, second.unshard_lookahead);
+  differences.add("keys and values that go round", first.ring, second.ring);
   differences.add("sequence parallelism", first.sequence_parallel, second.sequence_parallel);
   differences.add("recompute", recompute_text(first), recompute_text(second));
   add_stages(first, second, differences);

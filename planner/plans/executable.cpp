@@ -34,9 +34,14 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   const std::string cp = "cp " + std::to_string(parallel.context);
   if (missing.empty() && !context_fault(job.model, parallel.context).empty())
     missing.push_back("sequences of this model for " + cp);
+  StageDivision gathered = parallel.division();
+  gathered.ring = false;
   if (missing.empty() && !context_fault(job.model, parallel.division()).empty())
-    missing.push_back("rows of this model for " + cp + " beside sequence parallelism with tp " +
-                      std::to_string(parallel.tensor));
+    missing.push_back(parallel.ring && context_fault(job.model, gathered).empty()
+                          ? "keys of this model that go round " + cp
+                          : "rows of this model for " + cp +
+                                " beside sequence parallelism with tp " +
+                                std::to_string(parallel.tensor));
   if (missing.empty() && !parallel.expert_tensor_fault().empty())
     missing.push_back("experts of ep " + std::to_string(parallel.experts) + " and etp " +
                       std::to_string(parallel.expert_tensor()) + " beside tp " +

@@ -43,8 +43,9 @@ std::vector<ActionParts> parts_of_layers(const Plan& plan, exec::Numerics numeri
 bool are_alike(const ActionParts& a, const ActionParts& b) {
   return a.stage == b.stage && a.kind == b.kind &&
          std::ranges::equal(a.parts, b.parts, [](const Part& one, const Part& other) {
-           return one.is_computation() ? other.is_computation()
-                                       : difference(one.call, other.call).empty();
+           return one.is_computation()
+                      ? other.is_computation()
+                      : difference(one.call, other.call).empty() && one.beside == other.beside;
          });
 }
 
@@ -112,40 +113,49 @@ class PlannedCalls {
   double ns_of_weight_ = 0;
 };
 
-/// A call of W that exact numerics have besides: the sums of a micro-batch's gradients along cp,
-/// and where ranks along tp have rows of their own, what these gather for them.
-bool is_of_exact_numerics(const Plan& plan, const PlannedCalls& planned, const ActionParts& action,
-                          const Call& call) {
-  if (action.kind == ActionKind::F || action.kind == ActionKind::I) return false;
-  if (call.group == kContextAxis) return call.kind == ActionKind::AllReduce;
-  const StageDivision ranks = plan.division();
-  return ranks.rows && ranks.context > 1 && call.group == kTensorAxis && !planned.has(call);
+Nanoseconds& time_of(const ActionParts& action, std::vector<StageCosts>& stages) {
+  return stages[static_cast<std::size_t>(action.stage.value)].*pipewright::time_of(action.kind);
 }
 
 /// The exchanges of a plan that has them inside the costs of its stages are taken out of `stages`,
-/// and an action with its parts takes what it took, and what exact numerics add to it.
+/// and an action with its parts takes what it took.
 void weigh_exchanges(const Plan& plan, std::vector<ActionParts>& parts,
                      std::vector<StageCosts>& stages) {
   for (ActionParts& action : parts) {
-    Nanoseconds& time = stages[static_cast<std::size_t>(action.stage.value)].*time_of(action.kind);
+    Nanoseconds& time = time_of(action, stages);
     const PlannedCalls planned(plan, action, time);
-    Nanoseconds all = time + planned.all();
-    const auto is_besides = [&](const Call& call) {
-      return is_of_exact_numerics(plan, planned, action, call);
-    };
-    for (const Part& part : action.parts)
-      if (!part.is_computation() && is_besides(part.call)) all += time_of_exchange(plan, part.call);
-    time = weigh(action, all, [&](const Call& call) {
-      return is_exchange(call) || is_besides(call) ? time_of_exchange(plan, call)
-                                                   : planned.time_of(call);
+    time = weigh(action, time + planned.all(), [&](const Call& call) {
+      return is_exchange(call) ? time_of_exchange(plan, call) : planned.time_of(call);
     });
+  }
+}
+
+/// The same in exact numerics, whose computations take what those of fast ones do, and whose calls
+/// are others: in W sums of a micro-batch's gradients along cp, and what ranks along tp gather for
+/// them; where keys go round, their gradients' sums in turns.
+void weigh_exact_exchanges(const Plan& plan, std::vector<ActionParts>& parts) {
+  std::vector<StageCosts> planned_stages = plan.costs.stages, computations = planned_stages;
+  std::vector<ActionParts> fast = parts_of_layers(plan, exec::Numerics::Fast);
+  weigh_exchanges(plan, fast, computations);
+  for (ActionParts& action : parts) {
+    const PlannedCalls planned(plan, action, time_of(action, planned_stages));
+    const auto price = [&](const Call& call) {
+      return is_exchange(call) || !planned.has(call) ? time_of_exchange(plan, call)
+                                                     : planned.time_of(call);
+    };
+    Nanoseconds all = time_of(action, computations);
+    for (const Part& part : action.parts)
+      if (!part.is_computation()) all += price(part.call);
+    static_cast<void>(weigh(action, all, price));
   }
 }
 
 /// Of the layers, weighed as the plan says where it has the same.
 std::vector<ActionParts> parts_of_run(const Plan& plan, exec::Numerics numerics) {
   std::vector<ActionParts> parts = parts_of_layers(plan, numerics);
-  if (has_exchanges(plan)) {
+  if (has_exchanges(plan) && numerics == exec::Numerics::Exact) {
+    weigh_exact_exchanges(plan, parts);
+  } else if (has_exchanges(plan)) {
     std::vector<StageCosts> stages = plan.costs.stages;
     weigh_exchanges(plan, parts, stages);
   }

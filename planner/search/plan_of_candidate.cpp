@@ -90,6 +90,7 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
   add("pp_degree", strategy.pp_degree);
   add("dp_degree", strategy.dp_degree);
   add("cp_degree", strategy.cp_degree);
+  add("cp_comm_type", strategy.cp_comm_type);
   add("ep_degree", strategy.ep_degree);
   add("expert_tensor_parallel_size", strategy.expert_tensor_parallel_size);
   add("vpp_degree", strategy.vpp_degree);
@@ -260,6 +261,7 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
   if (parallel.expert_tensor() != parallel.tensor)
     plan.expert_tensor_parallel = parallel.expert_tensor();
   plan.sequence_parallel = parallel.sequence_parallel;
+  plan.ring = parallel.ring;
   StageParts inside;
   if (!schedule.traits.asynchronous) {
     inside =

@@ -127,6 +127,7 @@ Job of_one_configuration(const Job& job, const ParallelSetup& parallel, bool say
   Strategy& strategy = one.strategy;
   strategy.mp_degree = {std::to_string(parallel.tensor)};
   strategy.cp_degree = {std::to_string(parallel.context)};
+  strategy.cp_comm_type = {parallel.ring ? "p2p" : "all_gather"};
   strategy.ep_degree = {std::to_string(parallel.experts)};
   strategy.expert_tensor_parallel_size = {std::to_string(parallel.expert_tensor())};
   strategy.sharding_stage = {std::to_string(parallel.zero)};

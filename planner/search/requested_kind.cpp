@@ -16,12 +16,13 @@ struct KeyOfJob {
   Choice Strategy::*choice;
 };
 
-constexpr std::array<KeyOfJob, 14> kKeysOfJob{
+constexpr std::array<KeyOfJob, 15> kKeysOfJob{
     {{"schedule", "schedule_mode", &Strategy::schedule_mode},
      {"tp", "mp_degree", &Strategy::mp_degree},
      {"pp", "pp_degree", &Strategy::pp_degree},
      {"dp", "dp_degree", &Strategy::dp_degree},
      {"cp", "cp_degree", &Strategy::cp_degree},
+     {"cp_comm_type", "cp_comm_type", &Strategy::cp_comm_type},
      {"ep", "ep_degree", &Strategy::ep_degree},
      {"etp", "expert_tensor_parallel_size", &Strategy::expert_tensor_parallel_size},
      {"vpp", "vpp_degree", &Strategy::vpp_degree},
@@ -81,6 +82,7 @@ std::string value_of(const Candidate& row, const std::string& key) {
   const ParallelSetup& p = row.parallel;
   if (key == "schedule") return row.synthesised ? row.synthesised->from : row.schedule;
   if (key == "sequence_parallel") return p.sequence_parallel ? "true" : "false";
+  if (key == "cp_comm_type") return p.ring ? "p2p" : "all_gather";
   if (key == "rank_order") return std::string(name_of(p.order.of_ranks));
   if (key == "node_order") return p.order.of_nodes.empty() ? "file" : to_text(p.order.of_nodes);
   const std::array<std::pair<const char*, int>, 10> numbers{

@@ -43,6 +43,7 @@ Json candidate_fields(const Candidate& candidate) {
                  {"peak_bytes", candidate.peak_bytes.value},
                  {"fullest_rank", candidate.fullest_rank},
                  {"state_bytes", candidate.state_bytes.value}};
+  if (parallel.ring) fields["cp_comm_type"] = "p2p";
   if (candidate.synthesised) fields["synthesised_from"] = candidate.synthesised->from;
   return fields;
 }

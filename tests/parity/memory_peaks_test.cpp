@@ -38,6 +38,7 @@ struct PeakCase {
   bool rows = false;  // sequence parallelism
   int context = 1;    // ranks that divide the sequences
   bool whole_experts = false;
+  bool ring = false;  // keys and values go round these
 };
 
 std::string name_of(const PeakCase& c) {
@@ -47,6 +48,7 @@ std::string name_of(const PeakCase& c) {
   if (c.micro_batch_size == 2) name += "_of_2";
   if (c.rows) name += "_sp";
   if (c.context > 1) name += "_cp" + std::to_string(c.context);
+  if (c.ring) name += "_p2p";
   if (c.experts > 1) name += "_ep" + std::to_string(c.experts);
   if (c.whole_experts) name += "_etp1";
   if (c.replicas > 1) name += c.sharded ? "_zero" + std::to_string(c.zero) : "_replicas";
@@ -103,6 +105,7 @@ Plan plan_of(const PeakCase& c) {
   plan.expert_parallel = c.experts;
   plan.expert_tensor_parallel = c.whole_experts ? 1 : 0;
   plan.sequence_parallel = c.rows;
+  plan.ring = c.ring;
   plan.micro_batches = c.micro_batches;
   plan.micro_batch_size = c.micro_batch_size;
   plan.schedule.name = c.schedule;
@@ -128,6 +131,7 @@ std::vector<std::int64_t> measured(const Plan& plan, const Program& program,
   if (mode == exec::RunMode::Train) {
     on_text.training.options.ranks.rows = plan.division().rows;
     on_text.training.options.ranks.fold = plan.division().fold;
+    on_text.training.options.ranks.ring = plan.division().ring;
   }
   on_text.training.mode = mode;
   return exec::cpu::run_on_cpu(program, plan.costs, on_text.training, {.steps = 2}).peak_bytes;
@@ -299,6 +303,18 @@ PeakCase folded_and_sharded(int zero, int experts) {
   return c;
 }
 
+/// Keys and values go round the ranks along cp.
+PeakCase ring(const char* model, const char* schedule, int context, int tensor = 1,
+              RecomputeSpec::Kind recompute = RecomputeSpec::Kind::None) {
+  return {.model = model,
+          .schedule = schedule,
+          .ranks = 2,
+          .recompute = recompute,
+          .tensor = tensor,
+          .context = context,
+          .ring = true};
+}
+
 constexpr auto kFull = RecomputeSpec::Kind::Full, kSelective = RecomputeSpec::Kind::Selective;
 
 INSTANTIATE_TEST_SUITE_P(
@@ -418,6 +434,8 @@ INSTANTIATE_TEST_SUITE_P(
                  .experts = 2,
                  .zero = 3,
                  .context = 2},
+        ring("transformer", "1f1b", 2), ring("llama", "zb-h1", 4), ring("llama", "gpipe", 2, 2),
+        ring("llama", "1f1b", 2, 1, kSelective), ring("transformer", "1f1b", 4, 1, kFull),
         copied("transformer", "1f1b"), copied("transformer", "1f1b", true),
         copied("transformer", "gpipe", true, "sgd"), copied("llama", "zb-h1", false, "sgd"),
         copied("mixtral", "1f1b"), copied("deepseek", "gpipe", true), copied("llama", "chimera"),

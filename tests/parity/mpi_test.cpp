@@ -257,6 +257,20 @@ TEST(Mpi, RanksThatDivideSequencesGiveTheSerialBits) {
   }
 }
 
+TEST(Mpi, RanksRoundWhichKeysGoGiveTheSerialBits) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const Model model = with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}});
+  for (const Layout& layout :
+       {Layout{.tensor = 1, .context = processes(), .ring = true},
+        Layout{.tensor = processes() / 2, .rows = processes() > 2, .context = 2, .ring = true}}) {
+    for (const exec::Numerics numerics : {exec::Numerics::Exact, exec::Numerics::Fast}) {
+      const Program program =
+          divided(planner::make_order("1f1b", {1, 4, 1, {}}), model, layout, "torch", numerics);
+      expect_serial_run_among(program, model, layout, numerics);
+    }
+  }
+}
+
 TEST(Mpi, RanksThatDivideSequencesOfMixturesGiveTheSerialBits) {
   if (processes() < 2) GTEST_SKIP() << "needs two processes";
   const Model model =

@@ -49,6 +49,8 @@ std::vector<Fraction> ways(const CollectiveTerms& terms, const std::string& kind
         several ? moving(l.g * (l.n - l.g) * b, l.n, terms.across_bytes_per_second) : Fraction{};
     return {steps(terms, l.g - 1, l.n - l.g) + std::max(inside, between)};
   }
+  if (kind == "RING_SEND")
+    return {steps(terms, several ? 0 : 1, several ? 1 : 0) + moving(b, 1, rate)};
   const bool broadcast = kind == "BROADCAST";
   std::vector<Fraction> found;
   if (broadcast) {
@@ -82,7 +84,8 @@ std::int64_t collective_price(const CollectiveTerms& terms, const std::string& k
             bytes, kind == "ALL_REDUCE" ? 2 : 1};
   for (const auto& [node, members] : on_node) l.g = std::max(l.g, members);
   const Fraction protocol =
-      std::min(Fraction{static_cast<Wide>(terms.part) * bytes, l.n}, whole(terms.bulk));
+      std::min(Fraction{static_cast<Wide>(terms.part) * bytes, kind == "RING_SEND" ? 1 : l.n},
+               whole(terms.bulk));
   const std::vector<Fraction> all = ways(terms, kind, l);
   const Fraction price = whole(terms.launch) + protocol + *std::min_element(all.begin(), all.end());
   return static_cast<std::int64_t>((price.numerator + price.denominator - 1) / price.denominator);

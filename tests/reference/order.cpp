@@ -25,7 +25,8 @@ Action parse_action(const std::string& text) {
   static const std::string rest =
       R"((?::([^:()]*))?(?::([^:()]*))?(?::([^:()]*))?\)(?:@(\w+))?\s*)";
   static const std::regex collective(
-      R"(\s*(ALL_REDUCE|ALL_GATHER|REDUCE_SCATTER|ALL_TO_ALL|BROADCAST)\(([^:()]*))" + rest);
+      R"(\s*(ALL_REDUCE|ALL_GATHER|REDUCE_SCATTER|ALL_TO_ALL|BROADCAST|RING_SEND)\(([^:()]*))" +
+      rest);
   static const std::regex transfer(R"(\s*(SEND|RECV)\([<>](\d+))" + rest);
   static const std::regex making(R"(\s*NEW_GROUP\(([^:()]*)\)\s*)");
   static const std::regex host(R"(\s*HOST_SYNC(?:@(\w+))?\s*)");
@@ -64,7 +65,7 @@ bool is_named_transfer(const Action& action) {
 }
 bool is_group_collective(const Action& action) {
   static const std::set<std::string> kinds{"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER",
-                                           "ALL_TO_ALL", "BROADCAST"};
+                                           "ALL_TO_ALL", "BROADCAST",  "RING_SEND"};
   return kinds.count(action.kind) > 0;
 }
 bool is_call(const Action& action) {
@@ -250,8 +251,12 @@ std::vector<Action> parse_parts(const std::string& text) {
   for (std::string word; words >> word;) {
     if (!std::regex_match(word, found, weighted)) throw std::invalid_argument("no part: " + word);
     const bool is_call = word.find('(') != word.npos;
-    parts.push_back(is_call ? parse_action(found[1]) : Action{-1, "PART", -1, -1, "", found[1]});
+    const std::string first = found[1];
+    const bool beside = is_call && first[0] == '&';
+    parts.push_back(is_call ? parse_action(first.substr(beside ? 1 : 0))
+                            : Action{-1, "PART", -1, -1, "", found[1]});
     parts.back().weight = found[2].length() > 0 ? std::stoll(found[2]) : is_call ? 0 : 1;
+    parts.back().beside = beside;
     parts.back().before = weights;
     if (!is_call) weights += parts.back().weight;
   }
@@ -300,7 +305,7 @@ std::string to_csv(const Order& order, const Heading& heading) {
   for (const auto& [of, parts] : heading.parts) {
     csv += "# parts " + of + ":";
     for (const Action& part : parts) {
-      csv += " " + (part.kind == "PART" ? part.data : name(part));
+      csv += std::string(part.beside ? " &" : " ") + (part.kind == "PART" ? part.data : name(part));
       if (part.weight > 0) csv += "*" + std::to_string(part.weight);
     }
     csv += "\n";

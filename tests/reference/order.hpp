@@ -24,6 +24,7 @@ struct Action {
   std::string part_of = "", of_kind = "";
   int of_stage = -1;
   std::int64_t before = 0, weight = 1, of_all = 1;
+  bool beside = false;  // a call with & in front
 };
 
 /// One action, the two of an overlapped pair, or the transfer ends of a batch; nothing: an idle
@@ -54,7 +55,7 @@ struct Heading {
 [[nodiscard]] bool is_named_transfer(const Action& action);
 /// Any cell of section 3.3.
 [[nodiscard]] bool is_call(const Action& action);
-/// ALL_REDUCE ALL_GATHER REDUCE_SCATTER ALL_TO_ALL BROADCAST.
+/// ALL_REDUCE ALL_GATHER REDUCE_SCATTER ALL_TO_ALL BROADCAST RING_SEND.
 [[nodiscard]] bool is_group_collective(const Action& action);
 /// The kind, group, data, shape or type of the one is not that of the other, as far as both say it.
 [[nodiscard]] bool differ(const Action& a, const Action& b);

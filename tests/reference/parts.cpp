@@ -88,10 +88,19 @@ void chain_parts(const Parts& parts, Program& program) {
       instruction.has_parts = true;
       const std::vector<int> inputs = instruction.inputs;
       for (const auto& [action, chain] : chains) {
-        program.instructions[chain.front()].inputs = inputs;
-        for (std::size_t k = 1; k < chain.size(); ++k)
-          program.instructions[chain[k]].inputs = {chain[k - 1]};
-        instruction.inputs.push_back(chain.back());
+        std::vector<int> before = inputs, together;  // a run of calls with &, and what is behind it
+        bool is_first = true;
+        for (const int part : chain) {
+          program.instructions[part].inputs = before;
+          together.push_back(part);
+          if (program.instructions[part].cell[0].beside) continue;
+          before = together;
+          together.clear();
+          is_first = false;
+        }
+        if (!is_first)
+          instruction.inputs.insert(instruction.inputs.end(), before.begin(), before.end());
+        instruction.inputs.insert(instruction.inputs.end(), together.begin(), together.end());
       }
       chains.clear();
     }

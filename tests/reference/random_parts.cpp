@@ -8,11 +8,13 @@ namespace pipewright::reference {
 namespace {
 
 Action random_call(Dice& dice, bool across_ranks) {
-  static const char* const kinds[] = {"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL",
-                                      "BROADCAST"};
+  static const char* const kinds[] = {"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER",
+                                      "ALL_TO_ALL", "BROADCAST",  "RING_SEND"};
   Dice extra = dice;
   const std::string axis = dice.chance(50) ? "tp" : "ep";
-  Action call{-1, kinds[dice.below(5)], -1, -1, across_ranks && dice.chance(20) ? "all" : axis};
+  const int kind = dice.below(5);
+  Action call{-1, kinds[extra.chance(15) ? 5 : kind], -1, -1,
+              across_ranks && dice.chance(20) ? "all" : axis};
   if (dice.chance(60)) call.data = std::to_string(dice.below(3));
   if (dice.chance(40)) {
     call.shape = dice.chance(50) ? "4x8" : "16";
@@ -20,6 +22,7 @@ Action random_call(Dice& dice, bool across_ranks) {
   }
   call.weight = extra.chance(25) ? extra.between(1, 5) : 0;
   if (call.group == axis && extra.chance(20)) call.group = "tp+ep";
+  call.beside = extra.chance(30);
   if (dice.chance(20)) call.stream = std::to_string(dice.between(1, 2));
   return call;
 }

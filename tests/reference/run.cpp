@@ -397,6 +397,7 @@ std::int64_t Run::call_time(int member) const {
   if (costs_.collectives) return price(member, a.kind, bytes);
   const auto n = static_cast<std::int64_t>(members.size()) * program_.instructions[member].devices;
   if (a.kind == "BROADCAST") return ring_time(n - 1, bytes, 1);
+  if (a.kind == "RING_SEND") return ring_time(1, bytes, 1);
   const std::int64_t rounds = a.kind == "ALL_REDUCE" ? 2 : 1;
   return ring_time(rounds * (n - 1), rounds * (n - 1) * bytes, n);
 }

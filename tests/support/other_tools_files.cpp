@@ -80,6 +80,7 @@ const std::map<std::string, std::string>& megatron_arguments() {
       {"--tensor-model-parallel-size", "n"},
       {"--pipeline-model-parallel-size", "n"},
       {"--context-parallel-size", "n"},
+      {"--cp-comm-type", "p2p a2a all_gather a2a+p2p"},
       {"--expert-model-parallel-size", "n"},
       {"--expert-tensor-parallel-size", "n"},
       {"--sequence-parallel", "-"},

@@ -150,9 +150,10 @@ std::vector<PricedCall> priced_calls(const Cluster& cluster, const Arguments& ar
 /// all the time (its doc/PERFORMANCE.md).
 double bus_rate(const PricedCall& call) {
   const double n = call.group.members;
-  const double factor = call.kind == ActionKind::AllReduce   ? 2 * (n - 1) / n
-                        : call.kind == ActionKind::Broadcast ? 1
-                                                             : (n - 1) / n;
+  const double factor = call.kind == ActionKind::AllReduce ? 2 * (n - 1) / n
+                        : call.kind == ActionKind::Broadcast || call.kind == ActionKind::RingSend
+                            ? 1
+                            : (n - 1) / n;
   if (call.price.time.value == 0) return 0;
   return factor * static_cast<double>(call.bytes) / static_cast<double>(call.price.time.value) *
          1e9;
@@ -327,7 +328,8 @@ Command collectives_command() {
        .argument = "NAME",
        .help = "again for several (ALL_REDUCE)",
        .repeatable = true,
-       .choices = {"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL", "BROADCAST"},
+       .choices = {"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL", "BROADCAST",
+                   "RING_SEND"},
        .checked = true},
       {.group = "Prices",
        .name = "--members",

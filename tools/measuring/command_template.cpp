@@ -40,6 +40,7 @@ const std::vector<std::string>& placeholder_names() {
                                                       "pp",
                                                       "dp",
                                                       "cp",
+                                                      "cp_comm_type",
                                                       "ep",
                                                       "etp",
                                                       "vpp",

@@ -69,7 +69,8 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   const auto add = [&](bool is_there, const std::string& part) {
     if (is_there) text += (text.empty() ? "" : ", ") + part;
   };
-  add(parallel.context > 1, "cp " + std::to_string(parallel.context));
+  add(parallel.context > 1,
+      "cp " + std::to_string(parallel.context) + (parallel.ring ? " p2p" : ""));
   add(parallel.experts > 1, "ep " + std::to_string(parallel.experts));
   add(parallel.expert_tensor() != parallel.tensor,
       "etp " + std::to_string(parallel.expert_tensor()));

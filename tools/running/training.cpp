@@ -182,6 +182,7 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
   if (!request.forward) {
     training.options.ranks.rows = plan.division().rows;
     training.options.ranks.fold = plan.division().fold;
+    training.options.ranks.ring = plan.division().ring;
   }
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;

@@ -251,7 +251,7 @@ std::vector<float> Device::fetch(Flow flow, int stage, int micro_batch) {
 PayloadPtr Device::give(InstructionId send) {
   const Instruction& in = program_.code[send];
   if (is_call(in.kind)) {
-    strands_.require_wanted(send);
+    strands_.issue(send);
     return nullptr;
   }
   if (in.in_collective()) {

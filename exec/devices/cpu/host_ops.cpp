@@ -287,6 +287,24 @@ void HostOps::context_latent_backward(const ContextLatentShape& shape, int which
                                 dkeys, scratch.floats(), numerics_);
 }
 
+void HostOps::ring_attention_forward(const RingShape& shape, const float* qkv, const float* keys,
+                                     const RingSums& sums) {
+  const Buffer scratch = pool_.take(shape.scores());
+  exec::ring_attention_forward(shape, qkv, keys, sums, scratch.floats());
+}
+void HostOps::finish_ring_attention(const ContextShape& shape, const RingSums& sums) {
+  exec::finish_ring_attention(shape, sums);
+}
+void HostOps::context_products(const ContextShape& shape, const float* context,
+                               const float* dcontext, float* products) {
+  exec::context_products(shape, context, dcontext, products);
+}
+void HostOps::ring_attention_backward(const RingShape& shape, const float* qkv, const float* keys,
+                                      const RingRows& rows, float* dqkv, float* dkeys) {
+  const Buffer scratch = pool_.take(shape.scratch());
+  exec::ring_attention_backward(shape, qkv, keys, rows, dqkv, dkeys, scratch.floats());
+}
+
 void HostOps::place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) {
   exec::place_rows(shape, earlier, routes);
 }

@@ -122,6 +122,13 @@ class HostOps final : public TensorOps,
   void context_latent_backward(const ContextLatentShape& shape, int which, const float* queries,
                                const float* keys, const float* probabilities, const float* dcontext,
                                float* dqueries, float* dkeys) override;
+  void ring_attention_forward(const RingShape& shape, const float* qkv, const float* keys,
+                              const RingSums& sums) override;
+  void finish_ring_attention(const ContextShape& shape, const RingSums& sums) override;
+  void context_products(const ContextShape& shape, const float* context, const float* dcontext,
+                        float* products) override;
+  void ring_attention_backward(const RingShape& shape, const float* qkv, const float* keys,
+                               const RingRows& rows, float* dqkv, float* dkeys) override;
 
   ExpertOps& experts() override { return *this; }
   void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,

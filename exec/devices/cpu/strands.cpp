@@ -55,24 +55,34 @@ const Strands::Strand* Strands::strand_of_call(InstructionId call) const {
   return action == nullptr ? nullptr : find(*action);
 }
 
-void Strands::require_wanted(InstructionId call) const {
-  const Strand* const strand = strand_of_call(call);
-  if (strand == nullptr) return;  // a call beside the pipeline, which brings nothing
+void Strands::issue(InstructionId call) {
+  const Strand* const found = strand_of_call(call);
+  if (found == nullptr) return;  // a call beside the pipeline, which brings nothing
+  Strand* const strand = &at(found->action);
   PIPEWRIGHT_ASSERT(
       strand->paused.wanted &&
           difference(program_.call(program_.code[call]), call_for(strand->paused.wanted)).empty(),
       program_.text(call) + " is issued where its layers do not ask for it");
+  if (is_beside(strand->paused.wanted))
+    strand->beside.push_back(std::exchange(strand->paused.wanted, {}));
 }
 
 void Strands::bring_together(InstructionId call) {
   const Strand* const found = strand_of_call(call);
   if (found == nullptr) return;
   Strand& strand = at(found->action);
-  const Wanted wanted = std::exchange(strand.paused.wanted, {});
+  Wanted wanted;
+  if (strand.beside.empty()) {
+    wanted = std::exchange(strand.paused.wanted, {});
+  } else {  // calls of an action end in their order
+    wanted = strand.beside.front();
+    strand.beside.pop_front();
+  }
   PIPEWRIGHT_ASSERT(wanted, "a call ended that nobody has issued");
   if (wanted.exchange != nullptr) return exec::bring_together(*wanted.exchange, *groups_.experts);
   const bool is_along_tp = wanted.axis == kTensorAxis;
   collectives::Group& group = is_along_tp ? *groups_.tensor : *groups_.context;
+  if (wanted.ring != nullptr) return exec::bring_together(*wanted.ring, group);
   if (wanted.rows != nullptr) return exec::bring_together(*wanted.rows, group);
   RankGroups& stage = *strand.stage;
   const AxisGroup& members = is_along_tp ? static_cast<const AxisGroup&>(*stage.tensor())

@@ -3,6 +3,7 @@
 // a pair both actions are under way. One thread at a time, the rank's.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -33,7 +34,7 @@ class Strands {
 
   /// A call that is a part is about to be issued. Bug if its action waits for something else, or
   /// nothing: the parts are those of the model's layers (exec/devices/cpu/training_fit.hpp).
-  void require_wanted(InstructionId call) const;
+  void issue(InstructionId call);
   /// It has ended: all members are there.
   void bring_together(InstructionId call);
 
@@ -45,6 +46,7 @@ class Strands {
     Task<void> task;
     RankGroups* stage = nullptr;
     PausePoint::Paused paused;
+    std::deque<Wanted> beside;  // issued; the computations of the action go on meanwhile
   };
 
   const Strand* find(const Action& action) const;

@@ -108,19 +108,25 @@ void require_layers(const Training& training) {
                    why + "; make the plan anew from its model");
 }
 
-void require_calls(const Action& action, const std::vector<Call>& planned,
+using PlannedPart = pipewright::Part;
+
+bool are_alike(const PlannedPart& a, const PlannedPart& b) {
+  return difference(a.call, b.call).empty() && a.beside == b.beside;
+}
+
+void require_calls(const Action& action, const std::vector<PlannedPart>& planned,
                    const std::vector<ActionParts>& of_layers) {
-  std::vector<Call> wanted;
+  std::vector<PlannedPart> wanted;
   if (const ActionParts* const parts = parts_of(of_layers, action)) {
     for (const auto& part : parts->parts) {
-      if (!part.is_computation()) wanted.push_back(part.call);
+      if (!part.is_computation()) wanted.push_back({part.call, 0, part.beside});
     }
   }
   for (std::size_t i = 0; i < std::max(planned.size(), wanted.size()); ++i) {
     if (i == planned.size()) refuse_parts(action, to_string(wanted[i]) + " is missing");
     if (i == wanted.size())
       refuse_parts(action, "no layer asks for " + to_string(planned[i]) + " there");
-    if (difference(planned[i], wanted[i]).empty()) continue;
+    if (are_alike(planned[i], wanted[i])) continue;
     refuse_parts(action,
                  to_string(planned[i]) + " stands where a layer asks for " + to_string(wanted[i]));
   }
@@ -129,10 +135,10 @@ void require_calls(const Action& action, const std::vector<Call>& planned,
 /// Of one stage on a rank, whose layers ask for these.
 void require_calls(const Program& program, RankId rank, StageId stage,
                    const std::vector<ActionParts>& of_layers) {
-  std::vector<std::pair<Action, Call>> told;  // of the action, or the pair, that comes next
+  std::vector<std::pair<Action, PlannedPart>> told;  // of the action, or the pair, that comes next
   const auto require = [&](const Action& action) {
     if (action.stage != stage) return;
-    std::vector<Call> planned;
+    std::vector<PlannedPart> planned;
     for (const auto& [of, call] : told) {
       if (of == action) planned.push_back(call);
     }
@@ -142,7 +148,8 @@ void require_calls(const Program& program, RankId rank, StageId stage,
   for (InstructionId id = program.rank_begin[r]; id < program.rank_begin[r + 1]; ++id) {
     const Instruction& in = program.code[id];
     if (const Action* const action = program.action_of_part(id)) {
-      if (is_call(in.kind)) told.emplace_back(*action, program.call(in));
+      if (is_call(in.kind))
+        told.emplace_back(*action, PlannedPart{program.call(in), 0, program.work(in).beside});
     } else if (is_compute(in.kind)) {
       const Cell cell = program.cell(id);
       require(cell.action);
@@ -284,9 +291,12 @@ void require_ties(const Program& program, const Training& training) {
 }  // namespace
 
 StageDivision division_of(const Program& program, const Training& training) {
-  return {size_along(program.devices, kTensorAxis), size_along(program.devices, kExpertAxis),
-          training.options.ranks.rows, size_along(program.devices, kContextAxis),
-          training.options.ranks.fold};
+  return {size_along(program.devices, kTensorAxis),
+          size_along(program.devices, kExpertAxis),
+          training.options.ranks.rows,
+          size_along(program.devices, kContextAxis),
+          training.options.ranks.fold,
+          training.options.ranks.ring};
 }
 
 void require_fit(const Program& program, const Training& training) {

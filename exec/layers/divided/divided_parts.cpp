@@ -24,7 +24,7 @@ constexpr double kWeights = 1e9;
 struct Counted {
   double operations = 0;
   Call call;  // of a sum over ranks; of a computation its name alone
-  bool is_call = false;
+  bool is_call = false, beside = false;
 };
 
 /// The layer that asks for something, without the ones that hold it: "1.attention".
@@ -82,10 +82,13 @@ class CountedStage {
       parts.push_back(
           {now - std::exchange(before, now), {.kind = ActionKind::Part, .data = name}, false});
     };
+    std::string name;
     run_counting(std::move(task), groups_.point(), [&](const Wanted& wanted) {
+      if (!wanted) return computed(name);  // beside the call before
       Call call = call_for(wanted);
-      computed(last_name(call.data));
-      parts.push_back({0, std::move(call), true});
+      name = last_name(call.data);
+      computed(name);
+      parts.push_back({0, std::move(call), true, is_beside(wanted)});
     });
     computed("end");
     return parts;
@@ -107,7 +110,8 @@ ActionParts weighed(ActionKind kind, const std::vector<Counted>& counted) {
   ActionParts action{.stage = {}, .kind = kind, .parts = {}};
   for (const Counted& one : counted) {
     const auto weight = all > 0 ? std::llround(one.operations / all * kWeights) : 0;
-    action.parts.push_back({one.call, one.is_call ? 0 : std::max<std::int64_t>(1, weight)});
+    action.parts.push_back(
+        {one.call, one.is_call ? 0 : std::max<std::int64_t>(1, weight), one.beside});
   }
   return action;
 }
@@ -122,11 +126,18 @@ Call call_for(const Wanted& wanted) {
                 .shape = {{what.rows, what.width}},
                 .dtype = "float32"};
   };
+  if (wanted.ring != nullptr) {
+    Call sent = call(ActionKind::RingSend, wanted.axis, *wanted.ring);
+    sent.shape->back() *= static_cast<std::int64_t>(wanted.ring->arrays.size());
+    return sent;
+  }
   if (wanted.exchange != nullptr) return call(ActionKind::AllToAll, wanted.axis, *wanted.exchange);
   if (wanted.rows != nullptr) return call(ActionKind::AllGather, wanted.axis, *wanted.rows);
   return call(wanted.sum->scatters ? ActionKind::ReduceScatter : ActionKind::AllReduce, wanted.axis,
               *wanted.sum);
 }
+
+bool is_beside(const Wanted& wanted) { return wanted.ring != nullptr && wanted.ring->beside; }
 
 std::vector<MeshAxis> axes_of(const StageDivision& ranks) {
   std::vector<MeshAxis> axes{{std::string(kTensorAxis), ranks.tensor},

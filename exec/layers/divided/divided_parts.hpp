@@ -18,6 +18,8 @@ namespace pipewright::exec {
 
 /// What a plan says of it: a collective of the axis whose ranks bring it together.
 Call call_for(const Wanted& wanted);
+/// Whether the computation that wants it does not wait for it at once.
+bool is_beside(const Wanted& wanted);
 
 /// The ranks that divide a stage's layers, along each axis on which there are several.
 std::vector<MeshAxis> axes_of(const StageDivision& ranks);

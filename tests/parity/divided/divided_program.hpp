@@ -79,8 +79,9 @@ struct Layout {
   bool rows = false;  // sequence parallelism
   int context = 1;    // ranks that have a part of every sequence each
   ExpertFold fold = ExpertFold::None;
+  bool ring = false;  // keys and values go round the ranks along cp
 
-  StageDivision division() const { return {tensor, experts, rows, context, fold}; }
+  StageDivision division() const { return {tensor, experts, rows, context, fold, ring}; }
 };
 
 /// The pipeline's order, with the parts that the model's layers have in these numerics, for all
@@ -116,6 +117,7 @@ struct DividedSetting : Setting {
     training.options.recompute = layout.recompute;
     training.options.ranks.rows = layout.rows;
     training.options.ranks.fold = layout.fold;
+    training.options.ranks.ring = layout.ring;
     training.optimizer.clip_grad_norm = 0.5;
     data = exec::make_data(
         model, {.samples = kMicroBatchSize, .micro_batches = training.micro_batches, .seed = 7},

@@ -218,6 +218,7 @@ Asked random_job_with_sequences(std::uint32_t seed) {
   Asked asked = random_job(seed);
   asked.job.model = model_preset(seed % 2 == 0 ? "gpt-tiny" : "llama-tiny");
   asked.job.strategy.cp_degree = {"1", "2"};
+  asked.job.strategy.cp_comm_type = {"all_gather", "p2p"};
   if (asked.profile) {
     Draw random(seed);
     asked.profile = random_profile(asked.job.model, asked.job.cluster, random);

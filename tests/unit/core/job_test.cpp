@@ -141,6 +141,14 @@ TEST(ReadJob, ReplicasOfStagesAreOneListOrSeveral) {
               "/strategy/stage_replicas");
 }
 
+TEST(ReadJob, HowKeysComeTogetherIsOneWayOrSeveral) {
+  EXPECT_EQ(strategy(R"({"cp_comm_type": "p2p"})").cp_comm_type, Choice{"p2p"});
+  EXPECT_EQ(strategy(R"({"cp_comm_type": ["all_gather", "p2p"]})").cp_comm_type,
+            (Choice{"all_gather", "p2p"}));
+  EXPECT_TRUE(strategy(R"({"cp_comm_type": "auto"})").opens_cp_comm_type);
+  EXPECT_EQ(refused("/strategy/cp_comm_type", "a2a").pointer(), "/strategy/cp_comm_type");
+}
+
 TEST(ReadJob, AStrategysFieldsByTheNamesThatOtherToolsGiveThem) {
   const char* megatron = R"({"tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 2,
       "virtual_pipeline_model_parallel_size": 2, "context_parallel_size": 1,

@@ -93,6 +93,26 @@ TEST(ReadPlan, WholeExpertsBesideTpExchangeRowsAlongSeveralAxes) {
   EXPECT_NE(test::refusal([&] { read(document); }).message().find("2"), std::string::npos);
 }
 
+TEST(ReadPlan, KeysGoRoundRanksAlongCp) {
+  Json document = to_json(sample_plan());
+  document["cluster"] = to_json(cluster_preset("local-cpu", 16));
+  document.erase("cluster_fingerprint");
+  document["mesh"] = to_json(Mesh::grid_of_parts(2, 1, 2, 1));
+  document["replicas_are_ranks"] = true;
+  EXPECT_FALSE(read(document).ring);
+  document["cp_comm_type"] = "all_gather";
+  EXPECT_FALSE(to_json(read(document)).contains("cp_comm_type"));
+  document["cp_comm_type"] = "p2p";
+  EXPECT_EQ(read(document).division(), (StageDivision{.context = 2, .ring = true}));
+  EXPECT_EQ(to_json(read(document)).at("cp_comm_type"), "p2p");
+  document["cp_comm_type"] = "a2a";
+  EXPECT_EQ(test::refusal([&] { read(document); }).pointer(), "/cp_comm_type");
+  document["cp_comm_type"] = "p2p";
+  document["mesh"] = to_json(Mesh::grid_of_replicas(2, 1, 1, 1));
+  document.erase("replicas_are_ranks");
+  EXPECT_EQ(test::refusal([&] { read(document); }).pointer(), "/cp_comm_type");
+}
+
 TEST(ReadPlan, OptionalPartsMayBeMissing) {
   Json document = to_json(sample_plan());
   for (const char* key :

@@ -94,6 +94,10 @@ TEST(ReadProfile, RefusesDividedLayersOfAnotherKindThanTheWhole) {
   EXPECT_EQ(read_profile(JsonCursor(document, "p.json")).divided.size(), 2U);
   document["divided"][1]["cp"] = 4;
   EXPECT_EQ(read_profile(JsonCursor(document, "p.json")).divided[1].ranks.context, 4);
+  document["divided"][1]["cp_comm_type"] = "p2p";
+  const Profile ring = read_profile(JsonCursor(document, "p.json"));
+  EXPECT_TRUE(ring.divided[1].ranks.ring);
+  EXPECT_EQ(to_json(ring).at("divided").at(1).at("cp_comm_type"), "p2p");
   document["divided"][1]["sizes"][0]["loss"] = {{"f_ns", 1}, {"i_ns", 1}};
   EXPECT_EQ(refused(document).pointer(), "/divided/1/sizes/0/loss");
 }

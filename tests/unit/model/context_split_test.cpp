@@ -117,6 +117,9 @@ TEST(ContextSplit, MixturesAndLatentAttentionAreDivided) {
       {{"style", "llama"},
        {"latent_attention", {{"key_value_rank", 6}, {"plain", 4}, {"rotary", 2}, {"value", 4}}}});
   EXPECT_EQ(context_fault(latent, 4), "");
+  EXPECT_EQ(context_fault(mixtral, StageDivision{.context = 2, .ring = true}), "");
+  EXPECT_NE(context_fault(latent, StageDivision{.context = 4, .ring = true}).find("all_gather"),
+            std::string::npos);
 }
 
 }  // namespace context_split_test

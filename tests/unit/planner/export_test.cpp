@@ -148,6 +148,17 @@ TEST(Megatron, AnArchitectureIsWrittenWithItsExpertsAndItsAttention) {
   EXPECT_EQ(llama.at("--position-embedding-type"), "rope");
 }
 
+TEST(Megatron, HowKeysComeTogetherIsWhatThePlanWasPricedWith) {
+  Plan plan = plan_of_architecture("llama3-70b", {40, 40});
+  plan.mesh = Mesh::grid(2, 1, 2, 1);
+  EXPECT_EQ(megatron(plan).count("--cp-comm-type"), 0U) << "the framework's affair";
+  plan.mesh = Mesh::grid_of_parts(2, 1, 2, 1);
+  plan.replicas_are_ranks = true;
+  EXPECT_EQ(megatron(plan).at("--cp-comm-type"), "all_gather");
+  plan.ring = true;
+  EXPECT_EQ(megatron(plan).at("--cp-comm-type"), "p2p");
+}
+
 /// As read from a plan whose training has these fields.
 Plan with_training(Plan plan, const Json& training) {
   Json document = to_json(plan);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/costs/part_weights.hpp"
 #include "core/program/lower.hpp"
 #include "core/timeline/timeline.hpp"
 #include "sim/engine.hpp"
@@ -69,6 +70,34 @@ TEST(Parts, ACallWithAWeightTakesItsShareOfTheAction) {
                                 CommPolicy{}, {.fragment = true});
   costs = CostTable::uniform(1, {.f = Nanoseconds(1'000'000'000)});
   EXPECT_EQ(sim::simulate(longest, costs).timeline.makespan_ns, 100'001'000'000'000);
+}
+
+TEST(Parts, ACallBesideAPartIsWrittenAsItIsRead) {
+  const char* const text =
+      "# parts 0F: a &RING_SEND(cp:k:4x8:float32)*2 b RING_SEND(cp:g)\n# mesh cp=2\n0F0\n";
+  const Order order = order_of(text);
+  EXPECT_TRUE(order.parts[0].parts[1].beside);
+  EXPECT_FALSE(order.parts[0].parts[3].beside);
+  EXPECT_EQ(write_order_csv(order), text);
+  EXPECT_EQ(order_of(to_text(to_json(order))).parts, order.parts);
+}
+
+/// Weights with which a list takes so long as a whole, whatever goes on beside what.
+TEST(Parts, AreWeighedSoThatTheListTakesTheWhole) {
+  for (const char* list : {"a*3 &RING_SEND(cp:k) b*4 &RING_SEND(cp:l) c*4 d*2 ALL_REDUCE(cp:m) e",
+                           "a RING_SEND(cp:k) b*7", "a*9 &ALL_REDUCE(cp:m) b c*2"}) {
+    for (const std::int64_t call : {0, 1, 40, 333}) {
+      for (const std::int64_t whole : {2'000, 99'991}) {
+        Order order = order_of(std::string("# parts 0F: ") + list + "\n# mesh cp=2\n0F0\n");
+        const Nanoseconds cost = weigh(order.parts[0], Nanoseconds(whole),
+                                       [&](const Call&) { return Nanoseconds(call); });
+        const Program program = lower(order, CommPolicy{}, {.fragment = true});
+        const CostTable costs = CostTable::uniform(1, {.f = cost});
+        EXPECT_EQ(sim::simulate(program, costs).timeline.makespan_ns, whole) << list << call;
+        EXPECT_GE(cost.value, whole - 5 * call);
+      }
+    }
+  }
 }
 
 TEST(Parts, ThatAreNoneAreRefusedWithTheirPlace) {
