@@ -1,6 +1,7 @@
 // The patterns: what goes over which network.
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
@@ -228,6 +229,32 @@ void add_collectives(std::vector<Pattern>& all) {
   all.push_back(beside);
 }
 
+/// Nothing regular: sizes over three decades, any two devices, any moment, some rings among them.
+void add_random(std::vector<Pattern>& all) {
+  std::mt19937 random(25);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (const auto& [name, network] : {std::pair("random, one switch", kFlat),
+                                      {"random, 4 : 1", kFourToOne},
+                                      {"random, uplinks by flow", kHashed},
+                                      {"random, three levels", kThree},
+                                      {"random, rails met above", kRails},
+                                      {"random, rails met in nodes", kRailsOnly}}) {
+    for (const int rings : {0, 6}) {
+      Pattern pattern =
+          on(std::string(name) + (rings > 0 ? ", rings too" : ""), cluster(8, 8, network));
+      for (int k = 0; k < 200; ++k) {
+        const int from = below(64), to = (from + 1 + below(63)) % 64;
+        send(pattern, from, to, 20'000 << below(11), below(2'000'000));
+      }
+      for (int k = 0; k < rings; ++k) {
+        together(pattern, Transfer::Kind::AllReduce, every(below(8), 8, 2 + below(7)),
+                 (8 + below(64)) * kMegabyte, below(1'000'000));
+      }
+      all.push_back(std::move(pattern));
+    }
+  }
+}
+
 /// A whole step as the engine runs it: when each message and each sum of gradients began, and what
 /// it took. The other simulator gets the beginnings.
 Pattern step(std::string name, const Cluster& where, int pipeline, int replicas,
@@ -302,6 +329,7 @@ std::vector<Pattern> network_patterns() {
   add_messages(all);
   add_trees(all);
   add_collectives(all);
+  add_random(all);
   add_steps(all);
   return all;
 }

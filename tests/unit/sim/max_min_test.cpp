@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <random>
 
 namespace pipewright::sim {
 namespace max_min_test {
@@ -64,6 +66,61 @@ TEST(MaxMin, OnlyWhatHangsTogetherIsSharedAgain) {
   shares.take_out(0);
   EXPECT_EQ(shares.share_again(), (std::vector<MaxMin::Slot>{2}));
   EXPECT_EQ(shares.rate(2), 8);
+}
+
+/// What max-min means (Bertsekas and Gallager): no link carries more than it can, and each flow is
+/// at its most, or has a link that is full on which no stream is faster.
+void expect_max_min(const std::vector<double>& capacities,
+                    const std::vector<std::vector<LinkUse>>& flows, const std::vector<double>& most,
+                    const MaxMin& shares) {
+  constexpr double kSlack = 1e-9;
+  std::vector<double> load(capacities.size(), 0), fastest(capacities.size(), 0);
+  for (MaxMin::Slot f = 0; f < flows.size(); ++f) {
+    for (const LinkUse& use : flows[f]) {
+      load[use.link] += use.streams * shares.rate(f);
+      fastest[use.link] = std::max(fastest[use.link], shares.rate(f));
+    }
+  }
+  for (std::size_t l = 0; l < load.size(); ++l)
+    EXPECT_LE(load[l], capacities[l] * (1 + kSlack)) << "link " << l;
+  for (MaxMin::Slot f = 0; f < flows.size(); ++f) {
+    if (flows[f].empty()) continue;  // not there
+    const bool is_held = std::ranges::any_of(flows[f], [&](const LinkUse& use) {
+      return load[use.link] >= capacities[use.link] * (1 - kSlack) &&
+             shares.rate(f) >= fastest[use.link] * (1 - kSlack);
+    });
+    EXPECT_TRUE(is_held || shares.rate(f) >= most[f] * (1 - kSlack)) << "flow " << f;
+    EXPECT_LE(shares.rate(f), most[f] * (1 + kSlack));
+    EXPECT_GT(shares.rate(f), 0);
+  }
+}
+
+TEST(MaxMin, HoldsWhateverComesAndGoes) {
+  std::mt19937 random(72);
+  const auto below = [&](std::size_t n) { return random() % n; };
+  for (int round = 0; round < 200; ++round) {
+    std::vector<double> capacities(1 + below(8));
+    for (double& capacity : capacities) capacity = static_cast<double>(1 + below(50));
+    MaxMin shares(capacities);
+    std::vector<std::vector<LinkUse>> flows(12);
+    std::vector<double> most(flows.size(), 0);
+    for (int change = 0; change < 40; ++change) {
+      const auto f = static_cast<MaxMin::Slot>(below(flows.size()));
+      if (flows[f].empty()) {
+        for (std::uint32_t link = 0; link < capacities.size(); ++link) {
+          if (below(3) == 0) flows[f].push_back({link, static_cast<std::uint32_t>(1 + below(3))});
+        }
+        if (flows[f].empty()) continue;
+        most[f] = below(2) == 0 ? kNoMost : static_cast<double>(1 + below(20));
+        shares.put_in(f, flows[f], most[f]);
+      } else {
+        shares.take_out(f);
+        flows[f].clear();
+      }
+      shares.share_again();
+      expect_max_min(capacities, flows, most, shares);
+    }
+  }
 }
 
 }  // namespace max_min_test
