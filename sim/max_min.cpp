@@ -1,6 +1,7 @@
 #include "sim/max_min.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 namespace pipewright::sim {
@@ -78,38 +79,48 @@ void MaxMin::see(std::uint32_t link) {
 }
 
 /// One level after the other: that of the link which is full first, or of the flow which reaches
-/// its most first. Shares of the other links only grow by that, but for the last bits of a double.
+/// its most first. Shares of the other links only grow by that, but for the last bits of a double:
+/// so what stands in the heap is at most a link's share, and the first that is its share is least.
 void MaxMin::fill() {
   std::vector<Slot> by_most = near_flows_;
   std::ranges::sort(by_most, {}, [this](Slot slot) { return flows_[slot].most; });
   std::size_t next_by_most = 0;
-  std::vector<std::uint32_t> open = near_links_;
+  by_share_.clear();
+  for (const std::uint32_t link : near_links_) by_share_.push_back({share_of(link), link});
+  std::ranges::make_heap(by_share_, std::greater{});
   double level = 0;
-  while (true) {
-    std::erase_if(open, [this](std::uint32_t link) { return links_[link].streams == 0; });
-    if (open.empty()) return;
-    const auto share = [this](std::uint32_t link) {
-      return links_[link].left / static_cast<double>(links_[link].streams);
-    };
-    const std::uint32_t fullest = *std::ranges::min_element(open, {}, share);
+  while (!by_share_.empty()) {
+    std::ranges::pop_heap(by_share_, std::greater{});
+    const auto [then, fullest] = by_share_.back();
+    by_share_.pop_back();
+    if (links_[fullest].streams == 0) continue;
+    const double share = share_of(fullest);
     while (next_by_most < by_most.size() && flows_[by_most[next_by_most]].is_set) ++next_by_most;
     const double first_most = next_by_most < by_most.size()
                                   ? flows_[by_most[next_by_most]].most
                                   : std::numeric_limits<double>::infinity();
-    if (first_most <= std::max(level, share(fullest))) {
-      level = std::max(level, first_most);
-      for (; next_by_most < by_most.size(); ++next_by_most) {
-        Flow& flow = flows_[by_most[next_by_most]];
-        if (flow.most > first_most) break;
-        if (!flow.is_set) set(flow, first_most);
+    const bool is_first = share <= then;
+    if (is_first && share < first_most) {
+      level = std::max(level, share);
+      for (const Slot slot : links_[fullest].flows) {
+        if (!flows_[slot].is_set) set(flows_[slot], level);
       }
       continue;
     }
-    level = std::max(level, share(fullest));
-    for (const Slot slot : links_[fullest].flows) {
-      if (!flows_[slot].is_set) set(flows_[slot], level);
+    by_share_.push_back({share, fullest});
+    std::ranges::push_heap(by_share_, std::greater{});
+    if (!is_first) continue;
+    level = std::max(level, first_most);
+    for (; next_by_most < by_most.size(); ++next_by_most) {
+      Flow& flow = flows_[by_most[next_by_most]];
+      if (flow.most > first_most) break;
+      if (!flow.is_set) set(flow, first_most);
     }
   }
+}
+
+double MaxMin::share_of(std::uint32_t link) const {
+  return links_[link].left / static_cast<double>(links_[link].streams);
 }
 
 void MaxMin::set(Flow& flow, double rate) {

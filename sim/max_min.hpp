@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace pipewright::sim {
@@ -50,6 +51,7 @@ class MaxMin {
   void see(std::uint32_t link);
   void fill();
   void set(Flow& flow, double rate);
+  double share_of(std::uint32_t link) const;
 
   std::vector<Link> links_;
   std::vector<Flow> flows_;
@@ -57,6 +59,7 @@ class MaxMin {
   std::vector<Slot> alone_;             // flows without a link, put in since
   std::vector<std::uint32_t> near_links_;
   std::vector<Slot> near_flows_;
+  std::vector<std::pair<double, std::uint32_t>> by_share_;  // a heap, the least first
   std::uint32_t turn_ = 0;
 };
 

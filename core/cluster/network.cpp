@@ -188,6 +188,9 @@ Network read_network(const JsonCursor& value, const Cluster& cluster) {
   if (cluster.nodes < 2) value.fail("no network where there is one node; remove it");
   if (!value.value().is_string()) return read_object(value, cluster);
   const std::string path = read_path(value);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    value.fail("an object, or the path of a file that exists");
   const Json document = parse_json(read_text(path), path);
   return read_object(JsonCursor(document, path), cluster);
 }
