@@ -37,13 +37,14 @@ class Channels {
         const Event event = events_.top();
         events_.pop();
         if (++events % kEventsOfPulse == 0 && pulse) pulse();
-        if (is_transfer(code(event.id).kind)) {
-          if (!links_.on_event({event.time, event.id, event.stamp}, requested_)) continue;
-          walk_.message_ended(event.id);
+        if (!is_transfer(code(event.id).kind) && !code(event.id).in_collective()) {
+          walk_.computation_ended(event.id);
+        } else if (!links_.on_event({event.time, event.id, event.stamp}, requested_)) {
+          continue;
         } else if (code(event.id).in_collective()) {
           walk_.collective_ended(code(event.id).route);
         } else {
-          walk_.computation_ended(event.id);
+          walk_.message_ended(event.id);
         }
         walk_.go_on();
       }
@@ -93,7 +94,7 @@ class Channels {
   void start_collective(std::uint32_t index) {
     const auto& members = program_.collectives[index].members;
     for (const Collective::Member& member : members) moving_[member.instruction] = now_;
-    events_.push({now_ + durations_.collective_ns()[index], members.front().instruction, 0});
+    links_.begin_collective(index, now_, requested_);
   }
 
   Result result() {

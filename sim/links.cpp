@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pipewright::sim {
 namespace {
@@ -11,6 +12,11 @@ constexpr std::uint32_t kNoSlot = 0xffffffff;
 Links::Links(const Program& program, const CostTable& costs, const Durations& durations)
     : program_(program), costs_(costs), durations_(durations), shared_(costs.has_shared_links()) {
   if (!shared_) return;
+  if (costs.shares_by_flow()) {
+    flows_.emplace(costs);
+    slot_of_.assign(program.code.size(), kNoSlot);
+    return;
+  }
   taken_.resize(costs.links.size());
   users_.resize(costs.links.size());
   slot_of_.assign(program.code.size(), kNoSlot);
@@ -22,6 +28,14 @@ const RouteCosts& Links::way(InstructionId send) const {
 }
 
 void Links::request(InstructionId send, std::int64_t now, std::vector<Event>& events) {
+  if (flows_) {
+    const std::uint32_t route = program_.code[send].route;
+    begin_flow(send,
+               {message_phase(costs_, way(send), durations_.route_bytes()[route],
+                              durations_.messages_of(route))},
+               now, events);
+    return;
+  }
   if (!shared_ || way(send).links.empty()) {
     events.push_back({now + durations_.route_ns()[program_.code[send].route], send, 0});
     return;
@@ -31,7 +45,38 @@ void Links::request(InstructionId send, std::int64_t now, std::vector<Event>& ev
   waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), waiting), waiting);
 }
 
+void Links::begin_collective(std::uint32_t index, std::int64_t now, std::vector<Event>& events) {
+  const Collective& collective = program_.collectives[index];
+  const InstructionId name = collective.members.front().instruction;
+  const std::int64_t whole_ns = durations_.collective_ns()[index];
+  if (!flows_) {
+    events.push_back({now + whole_ns, name, 0});
+    return;
+  }
+  begin_flow(name, collective_phases(costs_, collective, program_.ranks(), whole_ns), now, events);
+}
+
+void Links::begin_flow(InstructionId name, std::vector<FlowPhase> phases, std::int64_t now,
+                       std::vector<Event>& events) {
+  const std::uint32_t slot = flows_->begin(std::move(phases), now, of_flows_);
+  if (named_.size() <= slot) named_.resize(slot + std::size_t{1});
+  named_[slot] = name;
+  slot_of_[name] = slot;
+  give_events(events);
+}
+
+void Links::give_events(std::vector<Event>& events) {
+  for (const Flows::Event& event : of_flows_)
+    events.push_back({event.time, named_[event.slot], event.stamp});
+  of_flows_.clear();
+}
+
 void Links::settle(std::int64_t now, std::vector<Event>& events) {
+  if (flows_) {
+    flows_->settle(now, of_flows_);
+    give_events(events);
+    return;
+  }
   if (waiting_.empty()) return;
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (!begin_serial(waiting)) return false;
@@ -76,6 +121,16 @@ void Links::begin(InstructionId send, std::int64_t now, std::vector<Event>& even
 }
 
 bool Links::on_event(const Event& event, std::vector<Event>& events) {
+  if (flows_) {
+    // One that is over, and named here for the last time, has no slot.
+    const std::uint32_t slot = slot_of_[event.send];
+    if (slot == kNoSlot) return false;
+    const bool is_over = flows_->on_event({event.time, slot, event.stamp}, of_flows_);
+    if (is_over) slot_of_[event.send] = kNoSlot;
+    give_events(events);
+    return is_over;
+  }
+  if (program_.code[event.send].in_collective()) return true;
   if (slot_of_.empty() || way(event.send).links.empty()) return true;
   const std::uint32_t slot = slot_of_[event.send];
   if (slot == kNoSlot || moving_[slot].stamp != event.stamp) return false;

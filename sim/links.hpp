@@ -1,19 +1,21 @@
-// How transfers share the cluster's links (docs/semantics.md §5): alone, one after the other, or by
-// equal shares of bandwidth.
+// How transfers share the cluster's links (docs/semantics.md §5): alone, one after the other, by
+// equal shares of bandwidth, or max-min with what collectives move.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/costs/costs.hpp"
 #include "core/program/program.hpp"
 #include "sim/durations.hpp"
+#include "sim/flows.hpp"
 
 namespace pipewright::sim {
 
-/// A transfer is named by its SEND. Events are given to the caller's queue and come back through
-/// on_event(); an event whose stamp is out of date is ignored, so that a change of bandwidth needs
-/// no search in the queue.
+/// A transfer is named by its SEND, a collective by its first member. Events are given to the
+/// caller's queue and come back through on_event(); an event whose stamp is out of date is ignored,
+/// so that a change of bandwidth needs no search in the queue.
 class Links {
  public:
   struct Event {
@@ -26,9 +28,11 @@ class Links {
 
   /// The transfer may begin now.
   void request(InstructionId send, std::int64_t now, std::vector<Event>& events);
+  /// The collective of this number begins now.
+  void begin_collective(std::uint32_t index, std::int64_t now, std::vector<Event>& events);
   /// To be called when all requests of an instant have been made: begins what can begin.
   void settle(std::int64_t now, std::vector<Event>& events);
-  /// True if the transfer is over.
+  /// True if the transfer or collective is over.
   bool on_event(const Event& event, std::vector<Event>& events);
 
  private:
@@ -46,6 +50,10 @@ class Links {
     std::int64_t since = 0;
   };
 
+  void begin_flow(InstructionId name, std::vector<FlowPhase> phases, std::int64_t now,
+                  std::vector<Event>& events);
+  /// Hands on what flows_ wants to be told.
+  void give_events(std::vector<Event>& events);
   const RouteCosts& way(InstructionId send) const;
   bool begin_serial(const Waiting& waiting);
   void begin(InstructionId send, std::int64_t now, std::vector<Event>& events);
@@ -65,6 +73,10 @@ class Links {
   std::vector<Moving> moving_;                     // slots
   std::vector<std::uint32_t> free_slots_;
   std::vector<std::uint32_t> slot_of_;  // by instruction; empty without shared links
+  // Where links share max-min, in place of the rest:
+  std::optional<Flows> flows_;
+  std::vector<Flows::Event> of_flows_;
+  std::vector<InstructionId> named_;  // by slot of flows_
 };
 
 }  // namespace pipewright::sim

@@ -1,6 +1,8 @@
 // cluster.json: reading and writing.
 #include "core/cluster/cluster.hpp"
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
 #include "core/base/json_fields.hpp"
 #include "core/base/most_devices.hpp"
@@ -18,10 +20,7 @@ PortSpec read_port(const JsonCursor& value) {
   PortSpec port;
   port.latency = read_duration(value.at("latency_ns"));
   port.bytes_per_second = value.at("bytes_per_second").number(1, kMostRate);
-  if (const auto sharing = value.find("sharing")) {
-    port.sharing = read_choice<Sharing>(
-        *sharing, {{"none", Sharing::None}, {"serial", Sharing::Serial}, {"fair", Sharing::Fair}});
-  }
+  if (const auto sharing = value.find("sharing")) port.sharing = read_sharing(*sharing);
   return port;
 }
 
@@ -42,7 +41,7 @@ Json port_json(const PortSpec& port) {
 }
 
 Cluster read_preset(const JsonCursor& document, const JsonCursor& preset) {
-  document.only({"schema", "name", "preset", "devices", "collectives"});
+  document.only({"schema", "name", "preset", "devices", "collectives", "network"});
   int devices = 0;
   const std::optional<JsonCursor> count = document.find("devices");
   if (count) {
@@ -67,6 +66,22 @@ void require_few_devices(const JsonCursor& per_node, const Cluster& cluster) {
   if (static_cast<std::int64_t>(cluster.nodes) * cluster.devices_per_node > kMostDevices) {
     per_node.fail("at most " + std::to_string(kMostDevices) + " devices in all");
   }
+}
+
+/// Links that share max-min are shared in no other way: a message has one rate on all its links.
+/// `port` has been read from the member of that name; those beside a network are always shared.
+void require_one_sharing(const JsonCursor& parent, const char* key, const PortSpec& port,
+                         bool has_network = false) {
+  const auto value = parent.find(key);
+  const auto sharing = value ? value->find("sharing") : std::nullopt;
+  if (!sharing || port.sharing == Sharing::MaxMin) return;
+  if (has_network || port.sharing != Sharing::None) {
+    sharing->fail("\"max-min\", as the cluster's other links are shared");
+  }
+}
+
+bool shares_max_min(const PortSpec& inside, const PortSpec& across) {
+  return inside.sharing == Sharing::MaxMin || across.sharing == Sharing::MaxMin;
 }
 
 /// In full, or {"nodes": 2, "preset": "dgx-h100"}.
@@ -107,7 +122,31 @@ void read_kinds(const JsonCursor& list, Cluster& cluster) {
     cluster.kinds.push_back(std::move(kind));
   }
   if (cluster.kinds.empty()) list.fail("at least one kind of node");
+  const auto is_max_min = [](const NodeKind& kind) {
+    return shares_max_min(kind.inside, kind.across);
+  };
+  if (std::ranges::any_of(cluster.kinds, is_max_min)) {
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      if (values[k].find("preset"))
+        values[k].fail("ports in full, which share \"max-min\" as the others do");
+      require_one_sharing(values[k], "inside", cluster.kinds[k].inside);
+      require_one_sharing(values[k], "across", cluster.kinds[k].across);
+    }
+  }
   summarise_kinds(cluster);
+}
+
+/// What a cluster may have besides.
+void read_sections(const JsonCursor& document, Cluster& cluster) {
+  if (const auto section = document.find("collectives"))
+    cluster.collectives = read_collectives(*section, cluster.devices_per_node);
+  const auto network = document.find("network");
+  if (!network && !shares_max_min(cluster.inside, cluster.across)) return;
+  require_one_sharing(document, "inside", cluster.inside, network.has_value());
+  require_one_sharing(document, "across", cluster.across, network.has_value());
+  if (!network) return;
+  cluster.network = read_network(*network, cluster);
+  cluster.inside.sharing = cluster.across.sharing = Sharing::MaxMin;
 }
 
 Json device_json(const DeviceSpec& device) {
@@ -145,8 +184,17 @@ std::string_view to_string(Sharing sharing) {
       return "serial";
     case Sharing::Fair:
       return "fair";
+    case Sharing::MaxMin:
+      return "max-min";
   }
   throw_bug(__FILE__, __LINE__, "a sharing has no name");
+}
+
+Sharing read_sharing(const JsonCursor& value) {
+  return read_choice<Sharing>(value, {{"none", Sharing::None},
+                                      {"serial", Sharing::Serial},
+                                      {"fair", Sharing::Fair},
+                                      {"max-min", Sharing::MaxMin}});
 }
 
 Cluster read_cluster(const JsonCursor& document) {
@@ -158,8 +206,7 @@ Cluster read_cluster(const JsonCursor& document) {
     if (const auto name = document.find("name")) {
       cluster.name = read_name(*name);
     }
-    if (const auto section = document.find("collectives"))
-      cluster.collectives = read_collectives(*section, cluster.devices_per_node);
+    read_sections(document, cluster);
     return cluster;
   }
   const auto kinds = document.find("node_kinds");
@@ -167,7 +214,7 @@ Cluster read_cluster(const JsonCursor& document) {
     document.only({"schema", "name", "devices_per_node", "network_ports", "node_kinds"});
   } else {
     document.only({"schema", "name", "preset", "nodes", "devices_per_node", "network_ports",
-                   "device", "inside", "across", "node_kinds", "collectives"});
+                   "device", "inside", "across", "node_kinds", "collectives", "network"});
   }
   cluster.name = read_name(document.at("name"));
   if (!kinds) cluster.nodes = read_count(document.at("nodes"), 1, kMostDevices);
@@ -185,8 +232,7 @@ Cluster read_cluster(const JsonCursor& document) {
   cluster.device = read_device(document.at("device"));
   cluster.inside = read_port(document.at("inside"));
   cluster.across = read_across(document, cluster.nodes);
-  if (const auto section = document.find("collectives"))
-    cluster.collectives = read_collectives(*section, cluster.devices_per_node);
+  read_sections(document, cluster);
   return cluster;
 }
 
@@ -205,6 +251,7 @@ Json to_json(const Cluster& cluster) {
     json["across"] = port_json(cluster.across);
   }
   if (cluster.collectives) json["collectives"] = to_json(*cluster.collectives);
+  if (cluster.network) json["network"] = to_json(*cluster.network);
   return json;
 }
 

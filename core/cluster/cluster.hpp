@@ -9,6 +9,7 @@
 
 #include "core/base/json.hpp"
 #include "core/base/most_devices.hpp"
+#include "core/cluster/network.hpp"
 #include "core/costs/collective_model.hpp"
 #include "core/costs/costs.hpp"
 
@@ -45,6 +46,9 @@ struct Cluster {
   /// Ports to the other nodes that a node's devices share, in order; 0: a port for each device.
   int network_ports = 0;
   std::vector<NodeKind> kinds;  // empty: all nodes are alike
+  /// What lies between the ports of the nodes, which then share max-min, as all its links do; not
+  /// of clusters of several kinds. Else nothing lies there.
+  std::optional<Network> network;
   /// What collectives take, where the file says it; not of clusters of several kinds.
   std::optional<CollectiveModel> collectives;
   std::vector<std::string> assumed;  // what the reader assumed, in sentences; not written
@@ -57,8 +61,9 @@ NodeKind kind_of_node(const Cluster& cluster, int node);
 /// Sets nodes, device, inside and across from the kinds, which must not be empty.
 void summarise_kinds(Cluster& cluster);
 
-/// "none", "serial" or "fair", as cluster and plan files write it.
+/// "none", "serial", "fair" or "max-min", as cluster and plan files write it.
 std::string_view to_string(Sharing sharing);
+Sharing read_sharing(const JsonCursor& value);
 
 /// An object, or {"preset": "dgx-a100", "devices": 16}, or Paddle's (core/cluster/paddle.hpp).
 Cluster read_cluster(const JsonCursor& document);

@@ -51,9 +51,8 @@ CollectiveModel collectives_on(const Cluster& cluster) {
   PIPEWRIGHT_ASSERT(cluster.collectives.has_value(), "a cluster without prices is asked for them");
   CollectiveModel model = *cluster.collectives;
   if (cluster.nodes == 1 || model.across_bytes_per_second > 0) return model;
-  const int ports = cluster.network_ports > 0 ? cluster.network_ports : cluster.devices_per_node;
   model.across_step_ns = static_cast<double>(cluster.across.latency.value);
-  model.across_bytes_per_second = cluster.across.bytes_per_second * ports;
+  model.across_bytes_per_second = cluster.across.bytes_per_second * ports_of_node(cluster);
   return model;
 }
 

@@ -59,6 +59,11 @@ bool CostTable::has_shared_links() const {
   return false;
 }
 
+bool CostTable::shares_by_flow() const {
+  return std::any_of(links.begin(), links.end(),
+                     [](const Link& link) { return link.sharing == Sharing::MaxMin; });
+}
+
 const RouteCosts& CostTable::route(RankId source_rank, RankId destination, int ranks) const {
   if (route_of_edge.empty() || source_rank.value < 0 || destination.value < 0) return every_route;
   const auto entry = [this](int rank) { return static_cast<std::size_t>(rank / ranks_of_entry); };
@@ -148,7 +153,6 @@ Nanoseconds part_time(const PartWork& work, Nanoseconds action) {
   return Nanoseconds(share(work.up_to) - share(work.before));
 }
 
-/// Bytes that go round the ring; nullopt: the table does not give them.
 std::optional<std::int64_t> CostTable::collective_bytes(const Collective& collective) const {
   constexpr std::int64_t kNormBytes = 8;
   if (is_group_collective(collective.kind)) return collective.call_bytes;

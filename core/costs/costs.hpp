@@ -58,7 +58,7 @@ struct RouteCosts {
   std::vector<std::uint32_t> links;
 };
 
-enum class Sharing : std::uint8_t { None, Serial, Fair };
+enum class Sharing : std::uint8_t { None, Serial, Fair, MaxMin };
 struct Link {
   std::string name;
   double bytes_per_second = 0;
@@ -99,6 +99,8 @@ struct CostTable {
   /// The stage's entry; without a table an activation counts one unit from its F to its W.
   StageMemory memory_or_unit(int stage) const;
   bool has_shared_links() const;
+  /// Whether links are shared max-min: then collectives go over them, too.
+  bool shares_by_flow() const;
   const RouteCosts& route(RankId source_rank, RankId destination, int ranks) const;
   Bytes message_bytes(const Route& route) const;
   /// By route of the Program.
@@ -115,14 +117,16 @@ struct CostTable {
   /// members by rank, over the largest latency and the least bandwidth on it (docs/semantics.md
   /// §5).
   Nanoseconds collective_time(const Collective& collective, int ranks) const;
+  /// Bytes that its members have in common; nullopt: the table does not give them.
+  std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
+  /// What moving so many bytes takes, what the table gives for the stage aside.
+  Nanoseconds moving_time(const Collective& collective, std::int64_t moved, int ranks) const;
   /// Duration of any computation; 0 for transfer ends and members of collectives.
   Nanoseconds duration(const Program& program, InstructionId id) const;
 
  private:
   Nanoseconds pair_time(const Action& first, const Action& second) const;
-  std::optional<std::int64_t> collective_bytes(const Collective& collective) const;
   Nanoseconds ring_time(const Collective& collective, std::int64_t moved, int ranks) const;
-  Nanoseconds moving_time(const Collective& collective, std::int64_t moved, int ranks) const;
 };
 
 }  // namespace pipewright

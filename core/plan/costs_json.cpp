@@ -148,10 +148,14 @@ void read_links(const JsonCursor& costs, CostTable& table) {
     Link link;
     link.name = read_name(value.at("name"));
     link.bytes_per_second = value.at("bytes_per_second").number(1, kMostCostRate);
-    link.sharing = read_choice<Sharing>(
-        value.at("sharing"),
-        {{"none", Sharing::None}, {"serial", Sharing::Serial}, {"fair", Sharing::Fair}});
+    link.sharing = read_sharing(value.at("sharing"));
     table.links.push_back(std::move(link));
+  }
+  if (!table.shares_by_flow()) return;
+  for (const JsonCursor& value : list->elements()) {
+    const Sharing sharing = read_sharing(value.at("sharing"));
+    if (sharing != Sharing::None && sharing != Sharing::MaxMin)
+      value.at("sharing").fail("\"max-min\" or \"none\", because another link shares max-min");
   }
 }
 

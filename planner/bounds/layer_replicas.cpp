@@ -9,8 +9,11 @@
 namespace pipewright::planner {
 namespace {
 
-/// Ports of single devices are a replica's own, shared or not.
+/// Ports of single devices are a replica's own, shared or not; what lies between them is not, and
+/// where it shares max-min, collectives do.
 bool have_own_ports(const Cluster& cluster) {
+  if (cluster.inside.sharing == Sharing::MaxMin || cluster.across.sharing == Sharing::MaxMin)
+    return false;
   return cluster.nodes == 1 || (cluster.kinds.empty() && cluster.network_ports == 0);
 }
 

@@ -103,7 +103,7 @@ Machine nvlink_machine(std::string_view device, double network_bytes_per_second)
 }
 
 Machine machine_of(const Cluster& cluster) {
-  const int ports = cluster.network_ports > 0 ? cluster.network_ports : cluster.devices_per_node;
+  const double ports = ports_of_node(cluster) * least_share_upwards(cluster);
   const auto node_of = [&](const DeviceSpec& device, const PortSpec& inside,
                            const PortSpec& across) {
     NodeRates node = nvlink_machine(device.model, across.bytes_per_second * ports).nodes.front();

@@ -21,13 +21,15 @@ Cluster random_cluster(Draw& draw, int devices) {
   Cluster cluster = cluster_preset(draw.one_of("dgx-a100", "dgx-h100"), 8);
   cluster.devices_per_node = draw.one_of(2, 4, 8);
   cluster.nodes = devices / cluster.devices_per_node;
-  const Sharing sharing = draw.one_of(Sharing::None, Sharing::Serial, Sharing::Fair);
+  const Sharing sharing =
+      draw.one_of(Sharing::None, Sharing::Serial, Sharing::Fair, Sharing::MaxMin);
   cluster.inside.sharing = draw.coin() ? sharing : Sharing::None;
   cluster.across.sharing = sharing;
   if (draw.below(4) == 0) cluster.network_ports = cluster.devices_per_node / 2;
   if (draw.below(4) > 0 || cluster.nodes < 2) return cluster;
   const int first = 1 + draw.below(cluster.nodes - 1);
-  const Cluster other = cluster_preset("dgx-v100", 8);
+  Cluster other = cluster_preset("dgx-v100", 8);
+  if (sharing == Sharing::MaxMin) other.inside.sharing = other.across.sharing = sharing;
   cluster.kinds = {{first, cluster.device, cluster.inside, cluster.across},
                    {cluster.nodes - first, other.device, other.inside, other.across}};
   cluster.network_ports = 0;

@@ -127,7 +127,9 @@ Job random_job(std::uint32_t seed) {
   job.cluster.nodes = random.one_of(2, 3, 4);
   job.cluster.devices_per_node = random.one_of(2, 3, 4);
   job.cluster.across.bytes_per_second /= random.one_of(1, 10, 100, 1000);
-  job.cluster.across.sharing = random.one_of(Sharing::Fair, Sharing::Serial, Sharing::None);
+  job.cluster.across.sharing =
+      random.one_of(Sharing::Fair, Sharing::Serial, Sharing::None, Sharing::MaxMin);
+  if (job.cluster.across.sharing == Sharing::MaxMin) job.cluster.inside.sharing = Sharing::MaxMin;
   if (random.below(4) == 0) job.cluster.network_ports = 1;
   job.global_batch = random.one_of(6, 8, 12, 24);
   Strategy& strategy = job.strategy;
