@@ -43,6 +43,22 @@ const std::optional<LocalArray>& RankOfGraph::lying(std::size_t tensor) const {
   return arrays_[job_.steps.lying[tensor]];
 }
 
+std::map<std::string, const LocalArray*> RankOfGraph::to_be_saved() const {
+  std::map<std::string, const LocalArray*> all;
+  for (std::size_t tensor = 0; tensor < graph_.tensors.size(); ++tensor) {
+    const spmd::GraphTensor& one = graph_.tensors[tensor];
+    if (one.role != spmd::TensorRole::Parameter || !lying(tensor)) continue;
+    all[saved_name(kSavedValue, one.name)] = &*lying(tensor);
+  }
+  for (const auto& [parameter, states] : states_) {
+    for (std::size_t at = 0; at < states.size(); ++at) {
+      all[saved_name(spmd::states_of(graph_.optimizer.kind)[at], graph_.tensors[parameter].name)] =
+          &states[at];
+    }
+  }
+  return all;
+}
+
 spmd::Distribution RankOfGraph::distribution(const TrainingArray& array) const {
   return {graph_.meshes[array.mesh].mesh, array.layout};
 }
@@ -83,14 +99,25 @@ void RankOfGraph::begin() {
     if (!job_.first_values[tensor].empty()) begin_with(tensor);
   }
   for (const TrainingStep& step : job_.steps.steps) {
-    if (step.kind != TrainingStep::Kind::Update) continue;
-    const auto part = part_of(*step.inputs[0]);
-    if (!part) continue;
-    PartStates& states = states_[step.at] = first_states(graph_.optimizer.kind, *part);
-    for (const LocalArray& one : states) {
-      memory_.keep_states(static_cast<std::int64_t>(one.values.size()));
-    }
+    if (step.kind == TrainingStep::Kind::Update) begin_states(step);
   }
+}
+
+void RankOfGraph::begin_states(const TrainingStep& update) {
+  const auto part = part_of(*update.inputs[0]);
+  if (!part) return;
+  const auto kind = graph_.optimizer.kind;
+  PartStates& states = states_[update.at] = first_states(kind, *part);
+  for (std::size_t at = 0; at < states.size(); ++at) {
+    memory_.keep_states(static_cast<std::int64_t>(states[at].values.size()));
+    load(spmd::states_of(kind)[at], update.at, states[at]);
+  }
+}
+
+void RankOfGraph::load(std::string_view kind, std::size_t parameter, LocalArray& array) {
+  if (job_.from == nullptr) return;
+  const spmd::GraphTensor& tensor = graph_.tensors[parameter];
+  array = job_.from->read(saved_name(kind, tensor.name), tensor.shape, array.part, bytes_read_);
 }
 
 void RankOfGraph::begin_with(std::size_t tensor) {
@@ -100,6 +127,8 @@ void RankOfGraph::begin_with(std::size_t tensor) {
   const spmd::LocalPart whole{.offset = spmd::Shape(array->part.shape.size()),
                               .shape = graph_.tensors[tensor].shape};
   copy_box({whole, job_.first_values[tensor]}, array->part, *array);
+  const bool is_parameter = graph_.tensors[tensor].role == spmd::TensorRole::Parameter;
+  if (is_parameter) load(kSavedValue, tensor, *array);
 }
 
 void RankOfGraph::walk(const TrainingStep& step) {
@@ -131,7 +160,8 @@ void RankOfGraph::update(const TrainingStep& step) {
   if (value == nullptr) return;
   const LocalArray* gradient = there(step.gradients[0]);
   if (step_ == 0) first_gradients_[step.at] = *gradient;
-  update_part(graph_.optimizer, step_, *gradient, *value, states_[step.at]);
+  const int done = job_.from == nullptr ? 0 : job_.from->step();
+  update_part(graph_.optimizer, done + step_, *gradient, *value, states_[step.at]);
 }
 
 void RankOfGraph::compute(const TrainingStep& step) {

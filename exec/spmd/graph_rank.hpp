@@ -11,6 +11,7 @@
 #include "exec/spmd/graph_updates.hpp"
 #include "exec/spmd/local_operators.hpp"
 #include "exec/spmd/moves.hpp"
+#include "exec/spmd/saved_state.hpp"
 
 namespace pipewright::exec::graphs {
 
@@ -21,6 +22,7 @@ struct GraphJob {
   int training_steps = 1;
   std::vector<std::vector<float>> first_values = {};  // by tensor; empty where an operator makes it
   std::vector<std::vector<std::size_t>> last_uses = {};  // of arrays, by step
+  const SavedState* from = nullptr;                      // what it goes on from, if anything
 };
 
 class RankOfGraph {
@@ -35,6 +37,10 @@ class RankOfGraph {
     return first_gradients_[tensor];
   }
   const std::vector<double>& losses() const { return losses_; }
+  /// Of what the training began with, read from files.
+  std::int64_t bytes_read() const { return bytes_read_; }
+  /// What this rank has of a saved state, by the names there.
+  std::map<std::string, const LocalArray*> to_be_saved() const;
   const spmd::StepMemory& memory() const { return memory_.most(); }
   const GroupsByRanks& groups() const { return groups_; }
 
@@ -48,6 +54,9 @@ class RankOfGraph {
 
   void begin();
   void begin_with(std::size_t tensor);
+  void begin_states(const spmd::TrainingStep& update);
+  /// The saved array's part in place of the values, where there is one to go on from.
+  void load(std::string_view kind, std::size_t parameter, LocalArray& array);
   void walk(const spmd::TrainingStep& step);
   void move(const spmd::TrainingStep& step);
   void update(const spmd::TrainingStep& step);
@@ -61,6 +70,7 @@ class RankOfGraph {
   std::vector<std::optional<LocalArray>> arrays_;
   std::map<std::size_t, PartStates> states_;                          // by parameter
   std::map<std::size_t, std::optional<LocalArray>> first_gradients_;  // by parameter
+  std::int64_t bytes_read_ = 0;
   std::vector<double> losses_;
   spmd::HeldMemory memory_;
 };

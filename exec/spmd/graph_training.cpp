@@ -175,6 +175,30 @@ OperatorGraph on_one_rank(OperatorGraph graph) {
   return completed(graph).graph;
 }
 
+namespace {
+
+/// How the parameters and the optimizer's states lie after so many steps.
+StateDescription description_of(const OperatorGraph& graph, const TrainingSteps& steps, int step) {
+  StateDescription description{.step = step, .arrays = {}};
+  const auto add = [&](std::string_view kind, std::size_t at) {
+    const TrainingArray& array = steps.arrays[at];
+    const spmd::GraphTensor& tensor = graph.tensors[array.tensor];
+    description.arrays.push_back({saved_name(kind, tensor.name),
+                                  tensor.shape,
+                                  {graph.meshes[array.mesh].mesh, array.layout}});
+  };
+  for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
+    if (graph.tensors[at].role == spmd::TensorRole::Parameter) add(kSavedValue, steps.lying[at]);
+  }
+  for (const TrainingStep& one : steps.steps) {
+    if (one.kind != TrainingStep::Kind::Update) continue;
+    for (const std::string_view state : states_of(graph.optimizer.kind)) add(state, *one.inputs[0]);
+  }
+  return description;
+}
+
+}  // namespace
+
 GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps,
                           const GraphTrainingOptions& options) {
   require_runnable(graph, steps);
@@ -187,6 +211,8 @@ GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps
     job.first_values.push_back(producers[at] ? std::vector<float>()
                                              : first_values(graph, at, options));
   }
+  const auto from = options.load ? std::optional(SavedState(*options.load)) : std::nullopt;
+  if (from) job.from = &*from;
   auto groups = groups_by_rank(graph, steps);
   std::map<int, std::unique_ptr<RankOfGraph>> ranks;
   for (const int rank : ranks_of(graph)) {
@@ -197,6 +223,7 @@ GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps
   for (auto& [rank, one] : ranks) {
     if (training.losses.empty()) training.losses = one->losses();
     training.memory = most_of(training.memory, one->memory());
+    training.bytes_read = std::max(training.bytes_read, one->bytes_read());
     for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
       const spmd::GraphTensor& tensor = graph.tensors[at];
       if (tensor.role != spmd::TensorRole::Parameter || !steps.gradients[at]) continue;
@@ -205,6 +232,15 @@ GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps
     }
   }
   require_finite(training);
+  if (options.save) {
+    const auto description =
+        description_of(graph, steps, (from ? from->step() : 0) + options.steps);
+    begin_saving(*options.save);
+    for (const auto& [rank, one] : ranks) {
+      write_parts(*options.save, description, rank, one->to_be_saved());
+    }
+    finish_saving(*options.save, description);
+  }
   return training;
 }
 

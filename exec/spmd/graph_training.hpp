@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,8 @@ struct GraphTrainingOptions {
   std::uint64_t seed = 1;
   /// By tensor's name, whole: what they begin with, instead of what is drawn.
   std::map<std::string, std::vector<float>> values = {};
+  /// Folders of saved states (exec/spmd/saved_state.hpp): what it goes on from, and what it leaves.
+  std::optional<std::filesystem::path> load = {}, save = {};
 };
 
 inline constexpr int kMostGraphRanks = 64;
@@ -28,6 +32,7 @@ struct GraphTraining {
   /// By the parameter's name, whole: its gradient in the first step, and what it is in the end.
   std::map<std::string, std::vector<float>> gradients = {}, parameters = {};
   spmd::StepMemory memory = {};  // of the arrays as they were held
+  std::int64_t bytes_read = 0;   // of a saved state, by the rank that read most
 };
 
 /// The same tensors and operators on one rank, with no annotation but that.

@@ -8,7 +8,9 @@
 #include "core/base/json.hpp"
 #include "core/spmd/graph/graph_json.hpp"
 #include "exec/spmd/graph_training.hpp"
+#include "exec/spmd/saved_state.hpp"
 #include "tests/property/spmd/random_graph.hpp"
+#include "tests/support/command_runner.hpp"
 #include "tests/support/draw.hpp"
 
 namespace pipewright::spmd::test {
@@ -124,6 +126,51 @@ TEST(GraphTraining, WithDividedStatesIsThatOfOneRank) {
     graph.optimizer = {.kind = GraphOptimizer::Kind::Momentum, .sharding_dim = "d0"};
     try_annotations(graph, name, 60, 30);
   }
+}
+
+/// What was saved on one division is read on another one, and saved again from there, bit for bit.
+void try_conversions(const std::string& name) {
+  OperatorGraph plain = example(name);
+  plain.optimizer = {.kind = GraphOptimizer::Kind::AdamW, .sharding_dim = "d0"};
+  const pipewright::test::Folder folder;
+  const auto first = folder.path() / "first", second = folder.path() / "second";
+  int tried = 0;
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(name + ", seed " + std::to_string(seed));
+    Draw draw(seed);
+    OperatorGraph one = annotated(plain, draw), other = annotated(plain, draw);
+    one.optimizer.sharding_stage = draw.below(4);
+    other.optimizer.sharding_stage = draw.below(4);
+    try {
+      one = completed(one).graph;
+      other = completed(other).graph;
+    } catch (const InputError&) {
+      continue;
+    }
+    const GraphTraining saved = trained(one, {.steps = 2, .save = first});
+    const GraphTraining read = trained(other, {.steps = 0, .load = first, .save = second});
+    EXPECT_EQ(read.parameters, saved.parameters);
+    const exec::graphs::SavedState before(first), after(second);
+    EXPECT_EQ(after.step(), 2);
+    for (const GraphTensor& tensor : plain.tensors) {
+      if (tensor.role != TensorRole::Parameter) continue;
+      const LocalPart whole{.offset = Shape(tensor.shape.size()), .shape = tensor.shape};
+      std::int64_t bytes = 0;
+      for (const char* state : {"value", "mean", "square"}) {
+        const std::string array = exec::graphs::saved_name(state, tensor.name);
+        EXPECT_EQ(after.read(array, tensor.shape, whole, bytes).values,
+                  before.read(array, tensor.shape, whole, bytes).values)
+            << array;
+      }
+    }
+    if (::testing::Test::HasFailure()) return;
+    ++tried;
+  }
+  EXPECT_GE(tried, 6);
+}
+
+TEST(GraphTraining, GoesOnFromWhatAnotherDivisionSaved) {
+  for (const char* name : {"hybrid-parallel", "hybrid-words"}) try_conversions(name);
 }
 
 /// The loss of the first step where each parameter has moved against its gradient by `rate`.

@@ -136,6 +136,12 @@ void print_training(const Trained& trained, Session& session) {
   print_moves(trained, session);
   session.print("\n");
   print_memory(trained, session);
+  if (trained.divided.bytes_read > 0) {
+    const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
+    session.print("\nread of the saved state: " + bytes(trained.divided.bytes_read) +
+                  " by the rank that needs most, " + bytes(trained.serial.bytes_read) +
+                  " by one rank\n");
+  }
   const Comparison comparison = compared(trained);
   session.print("\nagainst one rank: losses " + difference_text(comparison.losses) +
                 "; gradients of the first step " + difference_text(comparison.gradients) +
@@ -169,6 +175,7 @@ Json to_json(const Trained& trained) {
           {"serial_losses", trained.serial.losses},
           {"moves", std::move(moves)},
           {"bytes", bytes_of(trained.steps)},
+          {"bytes_read", trained.divided.bytes_read},
           {"memory",
            {{"formula", to_json(memory_of(trained.graph, trained.steps))},
             {"held", to_json(trained.divided.memory)},
@@ -227,9 +234,12 @@ int run_graph(const Arguments& arguments, Session& session) {
     session.save(*out, spmd::calls_of(trained.graph, trained.steps));
     session.wrote(*out);
   }
-  trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
+  if (const auto folder = arguments.text("--load")) options.load = *folder;
   const spmd::OperatorGraph serial = exec::graphs::on_one_rank(given);
   trained.serial = exec::graphs::train_graph(serial, spmd::training_steps(serial, loss), options);
+  if (const auto folder = arguments.text("--save")) options.save = *folder;
+  trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
+  if (options.save) session.wrote(options.save->string());
   if (session.json()) {
     session.print_result(to_json(trained));
   } else {
@@ -293,6 +303,18 @@ Command spmd_run_command() {
                "drawn ones",
        .repeatable = true,
        .is_file = true},
+      {.group = "Training",
+       .name = "--load",
+       .argument = "DIR",
+       .help = "go on from what --save left there, on this graph's meshes and placements",
+       .is_file = true},
+      {.group = "Output",
+       .name = "--save",
+       .argument = "DIR",
+       .help = "parameters and the optimizer's states in the end, each rank's parts in a file of "
+               "its own",
+       .is_file = true,
+       .writes = Writes::Folder},
       {.group = "Output",
        .name = "--calls",
        .argument = "FILE",
