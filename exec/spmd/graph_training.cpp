@@ -12,13 +12,11 @@
 #include "core/spmd/graph/step_calls.hpp"
 #include "exec/base/random.hpp"
 #include "exec/collectives/threads.hpp"
-#include "exec/spmd/local_operators.hpp"
-#include "exec/spmd/moves.hpp"
+#include "exec/spmd/graph_rank.hpp"
 
 namespace pipewright::exec::graphs {
 namespace {
 
-using spmd::ArrayPlace;
 using spmd::OperatorGraph;
 using spmd::TrainingArray;
 using spmd::TrainingStep;
@@ -65,156 +63,6 @@ std::vector<float> first_values(const OperatorGraph& graph, std::size_t at,
   }
   return values;
 }
-
-/// What all ranks share: what they read, and what one of them says.
-struct Job {
-  const OperatorGraph& graph;
-  const TrainingSteps& steps;
-  const GraphTrainingOptions& options;
-  std::vector<std::vector<float>> first_values = {};  // by tensor; empty where an operator makes it
-};
-
-/// One rank, in its thread.
-class RankOfGraph {
- public:
-  RankOfGraph(const Job& job, int rank, GroupsByRanks groups)
-      : job_(job), graph_(job.graph), rank_(rank), groups_(std::move(groups)) {
-    arrays_.resize(job.steps.arrays.size());
-  }
-
-  void train() {
-    for (std::size_t tensor = 0; tensor < graph_.tensors.size(); ++tensor) {
-      if (!job_.first_values[tensor].empty()) begin_with(tensor);
-    }
-    for (int step = 0; step < job_.options.steps; ++step) {
-      clear_gradients();
-      for (const TrainingStep& one : job_.steps.steps) walk(one, step == 0);
-      if (const auto& loss = arrays_[job_.steps.lying[job_.steps.loss]]) {
-        losses_.push_back(static_cast<double>(loss->values.front()));
-      }
-    }
-  }
-
-  /// After train(): what this rank has.
-  const std::optional<LocalArray>& array(std::size_t at) const { return arrays_[at]; }
-  const std::optional<LocalArray>& first_gradient(std::size_t tensor) {
-    return first_gradients_[tensor];
-  }
-  const std::vector<double>& losses() const { return losses_; }
-  const GroupsByRanks& groups() const { return groups_; }
-
- private:
-  spmd::Distribution distribution(const TrainingArray& array) const {
-    return {graph_.meshes[array.mesh].mesh, array.layout};
-  }
-
-  std::optional<spmd::LocalPart> part_of(std::size_t at) const {
-    const TrainingArray& array = job_.steps.arrays[at];
-    const std::vector<int>& ranks = graph_.meshes[array.mesh].mesh.ranks;
-    const auto found = std::find(ranks.begin(), ranks.end(), rank_);
-    if (found == ranks.end()) return std::nullopt;
-    return local_part({graph_.tensors[array.tensor].shape, array.layout},
-                      graph_.meshes[array.mesh].mesh,
-                      static_cast<std::size_t>(found - ranks.begin()));
-  }
-
-  void begin_with(std::size_t tensor) {
-    const std::size_t at = job_.steps.lying[tensor];
-    const auto part = part_of(at);
-    if (!part) return;
-    const spmd::LocalPart whole{.offset = spmd::Shape(part->shape.size()),
-                                .shape = graph_.tensors[tensor].shape};
-    arrays_[at] = zeros_of(*part);
-    copy_box({whole, job_.first_values[tensor]}, *part, *arrays_[at]);
-  }
-
-  void clear_gradients() {
-    for (std::size_t at = 0; at < arrays_.size(); ++at) {
-      if (!job_.steps.arrays[at].is_gradient) continue;
-      if (const auto part = part_of(at)) arrays_[at] = zeros_of(*part);
-    }
-    const ArrayPlace loss = job_.steps.gradients[job_.steps.loss];
-    if (loss && arrays_[*loss]) std::fill_n(arrays_[*loss]->values.begin(), 1, 1.0F);
-  }
-
-  void walk(const TrainingStep& step, bool is_first) {
-    if (step.kind == TrainingStep::Kind::Move) {
-      move(step);
-    } else if (step.kind == TrainingStep::Kind::Update) {
-      update(step, is_first);
-    } else {
-      compute(step);
-    }
-  }
-
-  void move(const TrainingStep& step) {
-    const std::size_t from = *step.inputs[0], to = *step.outputs[0];
-    const TrainingArray& before = job_.steps.arrays[from];
-    auto made = moved(step.plan, graph_.tensors[before.tensor].shape, distribution(before), rank_,
-                      groups_, arrays_[from]);
-    if (!made || !part_of(to)) return;
-    if (job_.steps.arrays[to].is_gradient) {
-      copy_box(*made, made->part, *arrays_[to], true);
-    } else {
-      arrays_[to] = std::move(made);
-    }
-  }
-
-  void update(const TrainingStep& step, bool is_first) {
-    auto& parameter = arrays_[*step.inputs[0]];
-    const auto& gradient = arrays_[*step.gradients[0]];
-    if (!parameter) return;
-    if (is_first) first_gradients_[step.at] = gradient;
-    for (std::size_t i = 0; i < parameter->values.size(); ++i) {
-      parameter->values[i] -= job_.options.learning_rate * gradient->values[i];
-    }
-  }
-
-  LocalArray* pointer(const ArrayPlace& at) {
-    return at && arrays_[*at] ? &*arrays_[*at] : nullptr;
-  }
-
-  void compute(const TrainingStep& step) {
-    const spmd::GraphOperator& one = graph_.operators[step.at];
-    const std::vector<int>& ranks = graph_.meshes[*one.annotation.mesh].mesh.ranks;
-    if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return;
-    LocalCall call{.one = one};
-    for (const std::vector<int>& group : groups_of_classes(graph_, one)) {
-      const bool is_in = std::find(group.begin(), group.end(), rank_) != group.end();
-      if (is_in) call.classes = groups_.at(group).get();
-    }
-    for (const ArrayPlace& at : step.outputs) {
-      if (at && step.kind == TrainingStep::Kind::Forward) arrays_[*at] = zeros_of(*part_of(*at));
-      call.outputs.push_back(pointer(at));
-    }
-    for (const ArrayPlace& at : step.inputs) call.inputs.push_back(pointer(at));
-    if (step.kind == TrainingStep::Kind::Forward) {
-      local_operator(one).forward(call);
-      return;
-    }
-    std::vector<LocalArray> shares;  // of means
-    shares.reserve(step.of_outputs.size());
-    for (std::size_t place = 0; place < step.of_outputs.size(); ++place) {
-      const LocalArray* given = pointer(step.of_outputs[place]);
-      if (given != nullptr && step.shares[place] != 1) {
-        shares.push_back(*given);
-        for (float& value : shares.back().values) value *= static_cast<float>(step.shares[place]);
-        given = &shares.back();
-      }
-      call.of_outputs.push_back(given);
-    }
-    for (const ArrayPlace& at : step.gradients) call.gradients.push_back(pointer(at));
-    local_operator(one).backward(call);
-  }
-
-  const Job& job_;
-  const OperatorGraph& graph_;
-  const int rank_;
-  GroupsByRanks groups_;
-  std::vector<std::optional<LocalArray>> arrays_;
-  std::map<std::size_t, std::optional<LocalArray>> first_gradients_;  // by parameter
-  std::vector<double> losses_;
-};
 
 std::vector<int> ranks_of(const OperatorGraph& graph) {
   std::set<int> ranks;
@@ -323,18 +171,48 @@ OperatorGraph on_one_rank(OperatorGraph graph) {
   graph.meshes = {{"one", {.shape = {1}, .dim_names = {"one"}, .ranks = {0}}}};
   for (spmd::GraphTensor& tensor : graph.tensors) tensor.annotation = {};
   for (spmd::GraphOperator& one : graph.operators) one.annotation = {};
+  graph.optimizer.sharding_stage = 0;
   return completed(graph).graph;
 }
+
+namespace {
+
+/// How the parameters and the optimizer's states lie after so many steps.
+StateDescription description_of(const OperatorGraph& graph, const TrainingSteps& steps, int step) {
+  StateDescription description{.step = step, .arrays = {}};
+  const auto add = [&](std::string_view kind, std::size_t at) {
+    const TrainingArray& array = steps.arrays[at];
+    const spmd::GraphTensor& tensor = graph.tensors[array.tensor];
+    description.arrays.push_back({saved_name(kind, tensor.name),
+                                  tensor.shape,
+                                  {graph.meshes[array.mesh].mesh, array.layout}});
+  };
+  for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
+    if (graph.tensors[at].role == spmd::TensorRole::Parameter) add(kSavedValue, steps.lying[at]);
+  }
+  for (const TrainingStep& one : steps.steps) {
+    if (one.kind != TrainingStep::Kind::Update) continue;
+    for (const std::string_view state : states_of(graph.optimizer.kind)) add(state, *one.inputs[0]);
+  }
+  return description;
+}
+
+}  // namespace
 
 GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps,
                           const GraphTrainingOptions& options) {
   require_runnable(graph, steps);
-  Job job{.graph = graph, .steps = steps, .options = options};
+  GraphJob job{.graph = graph,
+               .steps = steps,
+               .training_steps = options.steps,
+               .last_uses = last_uses(graph, steps)};
   const auto producers = producers_of(graph);
   for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
     job.first_values.push_back(producers[at] ? std::vector<float>()
                                              : first_values(graph, at, options));
   }
+  const auto from = options.load ? std::optional(SavedState(*options.load)) : std::nullopt;
+  if (from) job.from = &*from;
   auto groups = groups_by_rank(graph, steps);
   std::map<int, std::unique_ptr<RankOfGraph>> ranks;
   for (const int rank : ranks_of(graph)) {
@@ -344,14 +222,25 @@ GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps
   GraphTraining training;
   for (auto& [rank, one] : ranks) {
     if (training.losses.empty()) training.losses = one->losses();
+    training.memory = most_of(training.memory, one->memory());
+    training.bytes_read = std::max(training.bytes_read, one->bytes_read());
     for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
       const spmd::GraphTensor& tensor = graph.tensors[at];
       if (tensor.role != spmd::TensorRole::Parameter || !steps.gradients[at]) continue;
-      put(one->array(steps.lying[at]), tensor.shape, training.parameters[tensor.name]);
+      put(one->lying(at), tensor.shape, training.parameters[tensor.name]);
       put(one->first_gradient(at), tensor.shape, training.gradients[tensor.name]);
     }
   }
   require_finite(training);
+  if (options.save) {
+    const auto description =
+        description_of(graph, steps, (from ? from->step() : 0) + options.steps);
+    begin_saving(*options.save);
+    for (const auto& [rank, one] : ranks) {
+      write_parts(*options.save, description, rank, one->to_be_saved());
+    }
+    finish_saving(*options.save, description);
+  }
   return training;
 }
 

@@ -5,20 +5,23 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/spmd/graph/training_steps.hpp"
+#include "core/spmd/graph/step_memory.hpp"
 
 namespace pipewright::exec::graphs {
 
 struct GraphTrainingOptions {
   int steps = 3;
-  float learning_rate = 0.1F;
   std::uint64_t seed = 1;
   /// By tensor's name, whole: what they begin with, instead of what is drawn.
   std::map<std::string, std::vector<float>> values = {};
+  /// Folders of saved states (exec/spmd/saved_state.hpp): what it goes on from, and what it leaves.
+  std::optional<std::filesystem::path> load = {}, save = {};
 };
 
 inline constexpr int kMostGraphRanks = 64;
@@ -28,13 +31,15 @@ struct GraphTraining {
   std::vector<double> losses;  // by step, before its update
   /// By the parameter's name, whole: its gradient in the first step, and what it is in the end.
   std::map<std::string, std::vector<float>> gradients = {}, parameters = {};
+  spmd::StepMemory memory = {};  // of the arrays as they were held
+  std::int64_t bytes_read = 0;   // of a saved state, by the rank that read most
 };
 
 /// The same tensors and operators on one rank, with no annotation but that.
 spmd::OperatorGraph on_one_rank(spmd::OperatorGraph graph);
 
-/// Plain gradient descent. Throws InputError: an operator that is not computed here, more ranks or
-/// elements than these bounds; RunError: a value that is not finite.
+/// With the graph's optimizer. Throws InputError: an operator that is not computed here, more ranks
+/// or elements than these bounds; RunError: a value that is not finite.
 GraphTraining train_graph(const spmd::OperatorGraph& completed, const spmd::TrainingSteps& steps,
                           const GraphTrainingOptions& options);
 

@@ -1,35 +1,6 @@
 #include "exec/spmd/local_array.hpp"
 
-#include "core/spmd/reshard_steps.hpp"
-
 namespace pipewright::exec::graphs {
-namespace {
-
-/// Calls act(where in the array, where in the box) for every row of the last dimension, with its
-/// length.
-template <class Act>
-void for_each_row(const spmd::LocalPart& part, const spmd::LocalPart& box, Act act) {
-  const std::size_t all = sized(spmd::elements_of(box));
-  if (all == 0) return;
-  const std::size_t rank = box.shape.size();
-  const std::size_t width = rank == 0 ? 1 : sized(box.shape.back());
-  spmd::Shape index(rank);
-  for (std::size_t at = 0; at < all; at += width) {
-    std::size_t place = 0;
-    for (std::size_t axis = 0; axis < rank; ++axis) {
-      place = place * sized(part.shape[axis]) +
-              sized(box.offset[axis] - part.offset[axis] + index[axis]);
-    }
-    act(place, at, width);
-    for (std::size_t axis = rank; axis-- > 1;) {
-      if (++index[axis - 1] < box.shape[axis - 1]) break;
-      index[axis - 1] = 0;
-    }
-  }
-}
-
-}  // namespace
-
 LocalArray zeros_of(spmd::LocalPart part) {
   LocalArray array{std::move(part), {}};
   array.values.resize(sized(spmd::elements_of(array.part)));

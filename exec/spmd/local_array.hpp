@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/spmd/local_part.hpp"
+#include "core/spmd/reshard_steps.hpp"
 
 namespace pipewright::exec::graphs {
 
@@ -26,5 +27,28 @@ void copy_box(const LocalArray& from, const spmd::LocalPart& box, LocalArray& to
 /// The elements of a box that lies in the array, one after another, and back.
 void pack_box(const LocalArray& from, const spmd::LocalPart& box, float* packed);
 void unpack_box(const float* packed, const spmd::LocalPart& box, LocalArray& to);
+
+/// Calls act(where in the array, where in the box, how many) for every row of a box that lies in
+/// the array, in ascending order.
+template <class Act>
+void for_each_row(const spmd::LocalPart& part, const spmd::LocalPart& box, Act act) {
+  const std::size_t all = sized(spmd::elements_of(box));
+  if (all == 0) return;
+  const std::size_t rank = box.shape.size();
+  const std::size_t width = rank == 0 ? 1 : sized(box.shape.back());
+  spmd::Shape index(rank);
+  for (std::size_t at = 0; at < all; at += width) {
+    std::size_t place = 0;
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      place = place * sized(part.shape[axis]) +
+              sized(box.offset[axis] - part.offset[axis] + index[axis]);
+    }
+    act(place, at, width);
+    for (std::size_t axis = rank; axis-- > 1;) {
+      if (++index[axis - 1] < box.shape[axis - 1]) break;
+      index[axis - 1] = 0;
+    }
+  }
+}
 
 }  // namespace pipewright::exec::graphs

@@ -24,6 +24,7 @@
 #include "exec/checkpoint/checkpoint_json.hpp"
 #include "exec/checkpoint/safetensors.hpp"
 #include "exec/data/npy.hpp"
+#include "exec/spmd/state_description.hpp"
 #include "planner/graph_partition/instance.hpp"
 #include "planner/graph_partition/pipedream_profile.hpp"
 #include "sim/dumps/explanation_text.hpp"
@@ -126,6 +127,17 @@ void complete_spmd_graph(std::string_view bytes) {
     const Json text = to_json(once);
     const Json again = to_json(spmd::completed(spmd::read_graph(JsonCursor(text, "again"))));
     PIPEWRIGHT_ASSERT(again == text, "a completed graph completes to itself");
+  });
+}
+
+/// What a saved state of a graph consists of, its parts, and read again as it is written.
+void read_graph_state(std::string_view bytes) {
+  with_cursor(bytes, [](const JsonCursor& root) {
+    const auto state = exec::graphs::read_state_description(root);
+    for (const auto& array : state.arrays) (void)exec::graphs::written_parts(array);
+    const Json text = to_json(state);
+    const Json again = to_json(exec::graphs::read_state_description(JsonCursor(text, "again")));
+    PIPEWRIGHT_ASSERT(again == text, "a saved state is read as it is written");
   });
 }
 
@@ -261,6 +273,7 @@ const std::vector<Reader>& readers() {
        }},
       {"spmd_cases", read_spmd_cases},
       {"spmd_graphs", complete_spmd_graph},
+      {"graph_states", read_graph_state},
       {"spmd_layers", read_spmd_layers},
       {"spmd_reshards", read_spmd_reshards},
       {"paddle_cluster",

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/spmd/graph/graph_optimizer.hpp"
 #include "core/spmd/inference.hpp"
 #include "core/spmd/operator_call.hpp"
 
@@ -67,6 +68,7 @@ struct OperatorGraph {
   std::vector<NamedMesh> meshes;
   std::vector<GraphTensor> tensors;
   std::vector<GraphOperator> operators;
+  GraphOptimizer optimizer = {};
 };
 
 /// The tensors of some arguments one after the other.

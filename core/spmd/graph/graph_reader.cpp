@@ -85,7 +85,7 @@ class GraphReader {
   explicit GraphReader(const JsonCursor& document) : document_(document) {}
 
   OperatorGraph graph() && {
-    document_.only({"schema", "meshes", "tensors", "operators", "reshards"});
+    document_.only({"schema", "meshes", "tensors", "operators", "optimizer", "reshards"});
     read_meshes(document_.at("meshes"));
     read_tensors(document_.at("tensors"));
     const JsonCursor operators = document_.at("operators");
@@ -93,6 +93,10 @@ class GraphReader {
     if (list.size() > kMostOperators) operators.fail("at most 10000 operators");
     for (const JsonCursor& value : list) read_operator(value);
     parsed_at(operators, [&] { return ordered_operators(graph_); });
+    if (const auto optimizer = document_.find("optimizer")) {
+      graph_.optimizer = read_optimizer(*optimizer);
+      parsed_at(*optimizer, [&] { return require_sharding(graph_.optimizer, graph_.meshes), 0; });
+    }
     return std::move(graph_);
   }
 

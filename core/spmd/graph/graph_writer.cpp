@@ -92,6 +92,7 @@ Json to_json(const OperatorGraph& graph) {
   for (const GraphOperator& one : graph.operators) {
     document["operators"].push_back(to_json(one, graph));
   }
+  if (graph.optimizer != GraphOptimizer{}) document["optimizer"] = to_json(graph.optimizer);
   return document;
 }
 

@@ -44,9 +44,14 @@ class Lowering {
   }
 
   TrainingSteps lowered() && {
+    require_sharding(graph_.optimizer, graph_.meshes);
+    count_uses();
     for (std::size_t at = 0; at < graph_.tensors.size(); ++at) add_lying(at);
     for (const std::size_t at : order_) forward(at);
     mark_wanted();
+    for (std::size_t at = 0; at < forms_.size(); ++at) {
+      if (is_gathered(at)) forms_[at] = {steps_.lying[at]};
+    }
     contributions_[steps_.loss] = {
         new_array(steps_.loss, mesh_of(steps_.loss), layout_of(steps_.loss), true)};
     for (auto at = order_.rbegin(); at != order_.rend(); ++at) backward(*at);
@@ -62,6 +67,39 @@ class Lowering {
     return *graph_.tensors[tensor].annotation.layout;
   }
   const ProcessMesh& mesh(std::size_t at) const { return graph_.meshes[at].mesh; }
+
+  /// How the states of a parameter are divided, where they are.
+  std::optional<Layout> sharded(std::size_t tensor) const {
+    const bool is_asked = graph_.optimizer.sharding_stage > 0;
+    if (!is_asked || graph_.tensors[tensor].role != TensorRole::Parameter) return std::nullopt;
+    return sharded_layout({graph_.tensors[tensor].shape, layout_of(tensor)}, mesh(mesh_of(tensor)),
+                          graph_.optimizer.dim());
+  }
+  /// It lies divided, and is brought together before each use.
+  bool is_gathered(std::size_t tensor) const {
+    return graph_.optimizer.sharding_stage == 3 && sharded(tensor);
+  }
+  Layout gradient_layout(std::size_t tensor) const {
+    const auto divided = graph_.optimizer.sharding_stage > 1 ? sharded(tensor) : std::nullopt;
+    return divided.value_or(layout_of(tensor));
+  }
+
+  /// Operators that take each parameter.
+  void count_uses() {
+    uses_.resize(graph_.tensors.size());
+    for (const GraphOperator& one : graph_.operators) {
+      for (const std::size_t tensor : parameters_of(one)) ++uses_[tensor];
+    }
+  }
+  std::set<std::size_t> parameters_of(const GraphOperator& one) const {
+    std::set<std::size_t> parameters;
+    for (const auto& tensor : tensors_of(one.inputs)) {
+      if (tensor && graph_.tensors[*tensor].role == TensorRole::Parameter) {
+        parameters.insert(*tensor);
+      }
+    }
+    return parameters;
+  }
 
   std::size_t new_array(std::size_t tensor, std::size_t mesh, Layout layout, bool is_gradient) {
     steps_.arrays.push_back({tensor, mesh, std::move(layout), is_gradient});
@@ -92,7 +130,8 @@ class Lowering {
                        "\" lies as partial values; a graph that is run has them summed: annotate "
                        "it without");
     }
-    steps_.lying.push_back(new_array(tensor, mesh_of(tensor), layout_of(tensor), false));
+    Layout lies = is_gathered(tensor) ? *sharded(tensor) : layout_of(tensor);
+    steps_.lying.push_back(new_array(tensor, mesh_of(tensor), std::move(lies), false));
     forms_[tensor] = {steps_.lying.back()};
   }
 
@@ -153,8 +192,9 @@ class Lowering {
   ArrayPlace settled(std::size_t tensor) {
     const std::vector<std::size_t>& all = contributions_[tensor];
     if (all.empty()) return std::nullopt;
-    ArrayPlace target = found(all, mesh_of(tensor), layout_of(tensor));
-    if (!target) target = new_array(tensor, mesh_of(tensor), layout_of(tensor), true);
+    const Layout layout = gradient_layout(tensor);
+    ArrayPlace target = found(all, mesh_of(tensor), layout);
+    if (!target) target = new_array(tensor, mesh_of(tensor), layout, true);
     for (const std::size_t one : all) {
       if (one != *target) move(one, *target);
     }
@@ -203,6 +243,14 @@ class Lowering {
   }
 
   void backward(std::size_t at) {
+    differentiate(at);
+    // What a parameter gets moves once its last contribution is there.
+    for (const std::size_t parameter : parameters_of(graph_.operators[at])) {
+      if (--uses_[parameter] == 0) settled(parameter);
+    }
+  }
+
+  void differentiate(std::size_t at) {
     const GraphOperator& one = graph_.operators[at];
     const auto inputs = tensors_of(one.inputs), outputs = tensors_of(one.outputs);
     const auto forward = std::find_if(steps_.steps.begin(), steps_.steps.end(), [&](auto& step) {
@@ -225,23 +273,41 @@ class Lowering {
     for (std::size_t place = 0; place < inputs.size(); ++place) {
       step.gradients.emplace_back();
       if (!inputs[place] || !wanted_[*inputs[place]]) continue;
+      if (is_gathered(*inputs[place])) {
+        step.inputs[place] =
+            taken(*inputs[place], *one.annotation.mesh, *one.annotation.inputs[place]);
+      }
       step.gradients.back() = contribution(one, *inputs[place], *one.annotation.inputs[place]);
     }
     steps_.steps.push_back(std::move(step));
   }
 
+  /// Of a parameter that lies whole while its states are divided each process updates its part.
   void update(std::size_t parameter) {
-    const ArrayPlace gradient = settled(parameter);
-    if (!gradient) return;
-    steps_.steps.push_back({.kind = Kind::Update,
-                            .at = parameter,
-                            .inputs = {steps_.lying[parameter]},
-                            .gradients = {gradient}});
+    if (!steps_.gradients[parameter]) return;
+    std::size_t value = steps_.lying[parameter], gradient = *steps_.gradients[parameter];
+    const auto divided = sharded(parameter);
+    const bool is_part = divided && !is_gathered(parameter);
+    if (is_part) {
+      value = part_of(value, *divided);
+      if (steps_.arrays[gradient].layout != *divided) gradient = part_of(gradient, *divided);
+    }
+    steps_.steps.push_back(
+        {.kind = Kind::Update, .at = parameter, .inputs = {value}, .gradients = {gradient}});
+    if (is_part) move(value, steps_.lying[parameter]);
+  }
+
+  std::size_t part_of(std::size_t array, const Layout& layout) {
+    const TrainingArray whole = steps_.arrays[array];
+    const std::size_t part = new_array(whole.tensor, whole.mesh, layout, whole.is_gradient);
+    move(array, part);
+    return part;
   }
 
   const OperatorGraph& graph_;
   std::vector<std::size_t> order_;
-  std::vector<bool> wanted_;                             // by tensor, as the next two
+  std::vector<int> uses_;  // by tensor, as the next three: still to be differentiated
+  std::vector<bool> wanted_;
   std::vector<std::vector<std::size_t>> forms_;          // as it lies and as it is taken
   std::vector<std::vector<std::size_t>> contributions_;  // to its gradient, one for each layout
   TrainingSteps steps_;

@@ -101,10 +101,10 @@ class GraphOfOne {
 };
 
 /// One step without an update: parameters are what was drawn.
-GraphTraining trained(const OperatorGraph& completed) {
-  return exec::graphs::train_graph(completed,
-                                   training_steps(completed, loss_of(completed, std::nullopt)),
-                                   {.steps = 1, .learning_rate = 0});
+GraphTraining trained(OperatorGraph completed) {
+  completed.optimizer.learning_rate = 0;
+  return exec::graphs::train_graph(
+      completed, training_steps(completed, loss_of(completed, std::nullopt)), {.steps = 1});
 }
 
 double before_of(const TrainedCase& given, std::size_t input, double value) {

@@ -8,7 +8,9 @@
 #include "core/base/json.hpp"
 #include "core/spmd/graph/graph_json.hpp"
 #include "exec/spmd/graph_training.hpp"
+#include "exec/spmd/saved_state.hpp"
 #include "tests/property/spmd/random_graph.hpp"
+#include "tests/support/command_runner.hpp"
 #include "tests/support/draw.hpp"
 
 namespace pipewright::spmd::test {
@@ -76,6 +78,7 @@ void expect_alike(const ArrayDifference& difference, const std::string& what) {
 void expect_trains_alike(const OperatorGraph& graph, const GraphTraining& serial,
                          const GraphTrainingOptions& options) {
   const GraphTraining divided = trained(graph, options);
+  EXPECT_EQ(divided.memory, memory_of(graph, training_steps(graph, loss_of(graph, std::nullopt))));
   ASSERT_EQ(divided.losses.size(), serial.losses.size());
   for (std::size_t step = 0; step < serial.losses.size(); ++step) {
     EXPECT_NEAR(divided.losses[step], serial.losses[step], 1e-6 * std::abs(serial.losses[step]));
@@ -88,15 +91,15 @@ void expect_trains_alike(const OperatorGraph& graph, const GraphTraining& serial
   }
 }
 
-void try_annotations(const std::string& name, int seeds, int least_trained) {
-  const OperatorGraph plain = example(name);
+void try_annotations(OperatorGraph plain, const std::string& name, int seeds, int least_trained) {
   const GraphTrainingOptions options{.steps = 2};
   const GraphTraining serial = trained(exec::graphs::on_one_rank(plain), options);
   int tried = 0;
   for (int seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(name + ", seed " + std::to_string(seed));
     Draw draw(static_cast<std::uint32_t>(seed));
-    const OperatorGraph graph = annotated(plain, draw);
+    OperatorGraph graph = annotated(plain, draw);
+    if (graph.optimizer.sharding_dim) graph.optimizer.sharding_stage = 1 + draw.below(3);
     OperatorGraph complete;
     try {
       complete = completed(graph).graph;
@@ -110,13 +113,70 @@ void try_annotations(const std::string& name, int seeds, int least_trained) {
   EXPECT_GE(tried, least_trained);
 }
 
-TEST(GraphTraining, OfAPerceptronIsThatOfOneRank) { try_annotations("hybrid-parallel", 60, 30); }
+void try_annotations(const std::string& name) { try_annotations(example(name), name, 60, 30); }
 
-TEST(GraphTraining, OfWordsIsThatOfOneRank) { try_annotations("hybrid-words", 60, 30); }
+TEST(GraphTraining, OfAPerceptronIsThatOfOneRank) { try_annotations("hybrid-parallel"); }
+
+TEST(GraphTraining, OfWordsIsThatOfOneRank) { try_annotations("hybrid-words"); }
+
+/// Meshes of one dimension and of two, parameters that are divided along it already among them.
+TEST(GraphTraining, WithDividedStatesIsThatOfOneRank) {
+  for (const char* name : {"hybrid-parallel", "hybrid-words"}) {
+    OperatorGraph graph = example(name);
+    graph.optimizer = {.kind = GraphOptimizer::Kind::Momentum, .sharding_dim = "d0"};
+    try_annotations(graph, name, 60, 30);
+  }
+}
+
+/// What was saved on one division is read on another one, and saved again from there, bit for bit.
+void try_conversions(const std::string& name) {
+  OperatorGraph plain = example(name);
+  plain.optimizer = {.kind = GraphOptimizer::Kind::AdamW, .sharding_dim = "d0"};
+  const pipewright::test::Folder folder;
+  const auto first = folder.path() / "first", second = folder.path() / "second";
+  int tried = 0;
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(name + ", seed " + std::to_string(seed));
+    Draw draw(seed);
+    OperatorGraph one = annotated(plain, draw), other = annotated(plain, draw);
+    one.optimizer.sharding_stage = draw.below(4);
+    other.optimizer.sharding_stage = draw.below(4);
+    try {
+      one = completed(one).graph;
+      other = completed(other).graph;
+    } catch (const InputError&) {
+      continue;
+    }
+    const GraphTraining saved = trained(one, {.steps = 2, .save = first});
+    const GraphTraining read = trained(other, {.steps = 0, .load = first, .save = second});
+    EXPECT_EQ(read.parameters, saved.parameters);
+    const exec::graphs::SavedState before(first), after(second);
+    EXPECT_EQ(after.step(), 2);
+    for (const GraphTensor& tensor : plain.tensors) {
+      if (tensor.role != TensorRole::Parameter) continue;
+      const LocalPart whole{.offset = Shape(tensor.shape.size()), .shape = tensor.shape};
+      std::int64_t bytes = 0;
+      for (const char* state : {"value", "mean", "square"}) {
+        const std::string array = exec::graphs::saved_name(state, tensor.name);
+        EXPECT_EQ(after.read(array, tensor.shape, whole, bytes).values,
+                  before.read(array, tensor.shape, whole, bytes).values)
+            << array;
+      }
+    }
+    if (::testing::Test::HasFailure()) return;
+    ++tried;
+  }
+  EXPECT_GE(tried, 6);
+}
+
+TEST(GraphTraining, GoesOnFromWhatAnotherDivisionSaved) {
+  for (const char* name : {"hybrid-parallel", "hybrid-words"}) try_conversions(name);
+}
 
 /// The loss of the first step where each parameter has moved against its gradient by `rate`.
-double loss_after(const OperatorGraph& graph, float rate) {
-  return trained(graph, {.steps = 2, .learning_rate = rate}).losses[1];
+double loss_after(OperatorGraph graph, double rate) {
+  graph.optimizer.learning_rate = rate;
+  return trained(graph, {.steps = 2}).losses[1];
 }
 
 /// Along the gradient the loss falls by the square of its length.
@@ -127,7 +187,7 @@ TEST(GraphTraining, GradientsAreThoseOfDifferences) {
     for (const auto& [parameter, values] : trained(graph, {.steps = 1}).gradients) {
       for (const float value : values) square += static_cast<double>(value) * value;
     }
-    constexpr float kRate = 1e-2F;
+    constexpr double kRate = 1e-2;
     const double fallen = loss_after(graph, -kRate) - loss_after(graph, kRate);
     EXPECT_NEAR(fallen / (2 * kRate) / square, 1, 1e-2) << name;
   }

@@ -45,8 +45,8 @@ TEST(SpmdRun, SumsAProductWhereTheGuideDoes) {
 TEST(SpmdRun, SumsGradientsOfDividedData) {
   EXPECT_EQ(
       moves(run(example("data-parallel"))),
-      (Lines{"loss: P(avg) -> R: all_reduce along 0", "d w_up: P(sum) -> R: all_reduce along 0",
-             "d w_down: P(sum) -> R: all_reduce along 0"}));
+      (Lines{"loss: P(avg) -> R: all_reduce along 0", "d w_down: P(sum) -> R: all_reduce along 0",
+             "d w_up: P(sum) -> R: all_reduce along 0"}));
 }
 
 TEST(SpmdRun, DividesColumnsAndRowsWithOneSum) {

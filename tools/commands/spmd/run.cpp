@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/base/error.hpp"
+#include "core/base/units.hpp"
 #include "core/base/words.hpp"
 #include "core/spmd/graph/graph_json.hpp"
 #include "core/spmd/graph/step_calls.hpp"
@@ -108,10 +109,39 @@ void print_moves(const Trained& trained, Session& session) {
   session.print(table.text(session.terminal()));
 }
 
+constexpr std::pair<const char*, std::int64_t spmd::StepMemory::*> kMemoryRows[] = {
+    {"parameters", &spmd::StepMemory::parameters},
+    {"gradients", &spmd::StepMemory::gradients},
+    {"states", &spmd::StepMemory::states},
+    {"all", &spmd::StepMemory::all},
+};
+
+void print_memory(const Trained& trained, Session& session) {
+  const spmd::StepMemory formula = memory_of(trained.graph, trained.steps);
+  Table table({{"most at once, of the fullest rank"},
+               {"by layouts", Table::Align::Right},
+               {"held", Table::Align::Right},
+               {"on one rank", Table::Align::Right}});
+  const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
+  for (const auto& [name, value] : kMemoryRows) {
+    table.add({name, bytes(formula.*value), bytes(trained.divided.memory.*value),
+               bytes(trained.serial.memory.*value)});
+  }
+  session.print(table.text(session.terminal()));
+}
+
 void print_training(const Trained& trained, Session& session) {
   print_losses(trained, session);
   session.print("\n");
   print_moves(trained, session);
+  session.print("\n");
+  print_memory(trained, session);
+  if (trained.divided.bytes_read > 0) {
+    const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
+    session.print("\nread of the saved state: " + bytes(trained.divided.bytes_read) +
+                  " by the rank that needs most, " + bytes(trained.serial.bytes_read) +
+                  " by one rank\n");
+  }
   const Comparison comparison = compared(trained);
   session.print("\nagainst one rank: losses " + difference_text(comparison.losses) +
                 "; gradients of the first step " + difference_text(comparison.gradients) +
@@ -120,6 +150,12 @@ void print_training(const Trained& trained, Session& session) {
 
 Json to_json(const exec::graphs::ArrayDifference& one) {
   return {{"same_bits", one.same_bits}, {"relative", one.relative}};
+}
+
+Json to_json(const spmd::StepMemory& memory) {
+  Json fields;
+  for (const auto& [name, value] : kMemoryRows) fields[name] = memory.*value;
+  return fields;
 }
 
 Json to_json(const Trained& trained) {
@@ -139,6 +175,11 @@ Json to_json(const Trained& trained) {
           {"serial_losses", trained.serial.losses},
           {"moves", std::move(moves)},
           {"bytes", bytes_of(trained.steps)},
+          {"bytes_read", trained.divided.bytes_read},
+          {"memory",
+           {{"formula", to_json(memory_of(trained.graph, trained.steps))},
+            {"held", to_json(trained.divided.memory)},
+            {"serial", to_json(trained.serial.memory)}}},
           {"difference",
            {{"losses", to_json(comparison.losses)},
             {"gradients", to_json(comparison.gradients)},
@@ -152,20 +193,35 @@ exec::graphs::GraphTrainingOptions options_of(const Arguments& arguments) {
   exec::graphs::GraphTrainingOptions options;
   options.steps = arguments.integer_or("--steps", 1, kMostSteps, options.steps);
   options.seed = static_cast<std::uint64_t>(arguments.integer("--seed", 0, kMostSeed).value_or(1));
+  return options;
+}
+
+/// As the file says, and what flags say instead.
+spmd::GraphOptimizer optimizer_of(const Arguments& arguments, const spmd::OperatorGraph& graph) {
+  spmd::GraphOptimizer optimizer = graph.optimizer;
+  if (const auto name = arguments.text("--optimizer")) {
+    const spmd::GraphOptimizer named = spmd::optimizer_named(*name);
+    optimizer.learning_rate = named.learning_rate;
+    optimizer.kind = named.kind;
+  }
   if (const auto text = arguments.text("--learning-rate")) {
-    const auto rate = number_of_word<float>(*text);
+    const auto rate = number_of_word<double>(*text);
     if (!rate || !std::isfinite(*rate) || *rate < 0) {
       throw InputError("--learning-rate: expected a number from 0, found \"" + *text + "\"");
     }
-    options.learning_rate = *rate;
+    optimizer.learning_rate = *rate;
   }
-  return options;
+  optimizer.sharding_stage =
+      arguments.integer_or("--sharding-stage", 0, 3, optimizer.sharding_stage);
+  if (const auto dim = arguments.text("--sharding-dim")) optimizer.sharding_dim = dim;
+  return optimizer;
 }
 
 int run_graph(const Arguments& arguments, Session& session) {
   const std::string file = arguments.positionals().front();
   const Json json = parse_json(read_text(file), file);
-  const spmd::OperatorGraph given = spmd::read_graph(JsonCursor(json, file));
+  spmd::OperatorGraph given = spmd::read_graph(JsonCursor(json, file));
+  given.optimizer = optimizer_of(arguments, given);
   const std::size_t loss = spmd::loss_of(given, arguments.text("--loss"));
   exec::graphs::GraphTrainingOptions options = options_of(arguments);
   for (const std::string& weights : arguments.all("--weights")) {
@@ -178,9 +234,12 @@ int run_graph(const Arguments& arguments, Session& session) {
     session.save(*out, spmd::calls_of(trained.graph, trained.steps));
     session.wrote(*out);
   }
-  trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
+  if (const auto folder = arguments.text("--load")) options.load = *folder;
   const spmd::OperatorGraph serial = exec::graphs::on_one_rank(given);
   trained.serial = exec::graphs::train_graph(serial, spmd::training_steps(serial, loss), options);
+  if (const auto folder = arguments.text("--save")) options.save = *folder;
+  trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
+  if (options.save) session.wrote(options.save->string());
   if (session.json()) {
     session.print_result(to_json(trained));
   } else {
@@ -196,8 +255,8 @@ Command spmd_run_command() {
   command.name = "spmd run";
   command.summary = "train an operator graph on the ranks of its meshes, and on one rank";
   command.description =
-      "Reads an operator graph (pipewright.graph/1), completes it, and trains it by plain gradient "
-      "descent, a thread for each rank: forward, backward, what moves between, updates. Tensors "
+      "Reads an operator graph (pipewright.graph/1), completes it, and trains it with its "
+      "optimizer, a thread for each rank: forward, backward, what moves between, updates. Tensors "
       "that no operator makes are drawn from the seed, or read with --weights. The same graph is "
       "then trained on one rank. "
       "The exit status is 1 if a loss, a gradient or a parameter is off by more than 1e-6 of the "
@@ -218,7 +277,21 @@ Command spmd_run_command() {
       {.group = "Training",
        .name = "--learning-rate",
        .argument = "X",
-       .help = "of plain gradient descent; default 0.1"},
+       .help = "default: the graph's, else 0.1, of adamw 0.001"},
+      {.group = "Training",
+       .name = "--optimizer",
+       .argument = "NAME",
+       .help = "sgd, momentum or adamw; default: the graph's, else sgd"},
+      {.group = "Training",
+       .name = "--sharding-stage",
+       .argument = "N",
+       .help = "divide the optimizer's states (1), gradients too (2), parameters too (3); default: "
+               "the graph's, else 0"},
+      {.group = "Training",
+       .name = "--sharding-dim",
+       .argument = "NAME",
+       .help = "the dimension of the mesh along which they are divided; default: the graph's, else "
+               "dp"},
       {.group = "Training",
        .name = "--seed",
        .argument = "N",
@@ -230,6 +303,18 @@ Command spmd_run_command() {
                "drawn ones",
        .repeatable = true,
        .is_file = true},
+      {.group = "Training",
+       .name = "--load",
+       .argument = "DIR",
+       .help = "go on from what --save left there, on this graph's meshes and placements",
+       .is_file = true},
+      {.group = "Output",
+       .name = "--save",
+       .argument = "DIR",
+       .help = "parameters and the optimizer's states in the end, each rank's parts in a file of "
+               "its own",
+       .is_file = true,
+       .writes = Writes::Folder},
       {.group = "Output",
        .name = "--calls",
        .argument = "FILE",

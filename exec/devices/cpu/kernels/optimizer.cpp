@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
+#include "exec/layers/adam_step.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -29,8 +30,10 @@ void sgd(const OptimizerSpec& spec, Parameter& parameter, const ElementRange& ra
 /// then stays there, and arithmetic on denormal numbers is many times slower.
 inline float without_dust(float x) { return std::fabs(x) < 1e-30F ? 0.0F : x; }
 
-void adamw(const AdamFactors& f, std::size_t n, const float* gradient, float* mean, float* square,
-           float* value) {
+}  // namespace
+
+void adam_step(const AdamFactors& f, std::size_t n, const float* gradient, float* mean,
+               float* square, float* value) {
   for (std::size_t i = 0; i < n; ++i) {
     const float g = gradient[i];
     const float m = without_dust(f.keep_mean * mean[i] + f.take_mean * g);
@@ -41,8 +44,6 @@ void adamw(const AdamFactors& f, std::size_t n, const float* gradient, float* me
         f.keep_value * value[i] - f.rate * m / (std::sqrt(s * f.square_correction) + f.epsilon);
   }
 }
-
-}  // namespace
 
 AdamFactors adam_factors(const OptimizerSpec& spec, int step, bool decays) {
   const double mean_correction = 1 - std::pow(spec.beta1, step + 1);
@@ -102,8 +103,8 @@ void Optimizer::update(int step) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& p = *parameters_[i];
     const ElementRange& range = ranges_[i];
-    adamw(p.decays ? decaying : plain, range.size(), gradient_of(p, range), moments_[i].mean.data(),
-          moments_[i].square.data(), value_of(p, range));
+    adam_step(p.decays ? decaying : plain, range.size(), gradient_of(p, range),
+              moments_[i].mean.data(), moments_[i].square.data(), value_of(p, range));
   }
 }
 

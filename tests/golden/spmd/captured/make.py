@@ -116,8 +116,8 @@ def save_tensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def trained(model, inputs):
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+def trained(model, inputs, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=RATE)
     losses = []
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -141,6 +141,26 @@ def small(path):
     onnx.save(model, path)
 
 
+def with_optimizers(words):
+    """Of gpt, by the names of pipewright's optimizers."""
+    losses = {}
+    for name, kind in (("momentum", lambda p: torch.optim.SGD(p, lr=RATE, momentum=0.9)),
+                       ("adamw", lambda p: torch.optim.AdamW(p, lr=0.01))):
+        model = moved(Gpt)
+        losses[name] = trained(model, words, kind(model.parameters()))
+    return losses
+
+
+def moved(kind):
+    """With no two parameters alike, which exporters would make one."""
+    torch.manual_seed(1)
+    model = kind()
+    with torch.no_grad():
+        for one in model.parameters():
+            one += 0.2 * torch.randn_like(one)
+    return model
+
+
 def main():
     expected = {}
     ids, labels = torch.randint(0, 16, (2, 4, 4), generator=torch.Generator().manual_seed(3))
@@ -148,11 +168,7 @@ def main():
     for name, kind, by_export, opset, batch in (("mlp", Mlp, True, None, False), ("gpt", Gpt, True, None, True),
                                                 ("gpt-14", Gpt, False, 14, True), ("llama", Llama, False, None, False),
                                                 ("llama-e", Llama, True, None, False)):
-        torch.manual_seed(1)
-        model = kind()
-        with torch.no_grad():
-            for one in model.parameters():  # no two of them alike, which exporters would make one
-                one += 0.2 * torch.randn_like(one)
+        model = moved(kind)
         inputs = words if kind is not Mlp else {"x": torch.randn(8, 8), "target": torch.randn(8, 4)}
         path = HERE / f"{name}.onnx"
         if by_export:
@@ -165,6 +181,7 @@ def main():
         small(path)
         save_tensors(HERE / ("words-data.safetensors" if inputs is words else "mlp-data.safetensors"), inputs)
         expected[name] = trained(model, inputs)
+    expected["gpt with"] = with_optimizers(words)
     (HERE / "losses.json").write_text(json.dumps(expected, indent=2) + "\n")
 
 

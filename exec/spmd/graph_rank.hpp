@@ -1,0 +1,78 @@
+// One rank of a graph in training: it has its parts of the tensors, and walks the graph's training
+// steps with the others.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/spmd/graph/step_memory.hpp"
+#include "exec/spmd/graph_updates.hpp"
+#include "exec/spmd/local_operators.hpp"
+#include "exec/spmd/moves.hpp"
+#include "exec/spmd/saved_state.hpp"
+
+namespace pipewright::exec::graphs {
+
+/// What all ranks share and only read.
+struct GraphJob {
+  const spmd::OperatorGraph& graph;
+  const spmd::TrainingSteps& steps;
+  int training_steps = 1;
+  std::vector<std::vector<float>> first_values = {};  // by tensor; empty where an operator makes it
+  std::vector<std::vector<std::size_t>> last_uses = {};  // of arrays, by step
+  const SavedState* from = nullptr;                      // what it goes on from, if anything
+};
+
+class RankOfGraph {
+ public:
+  RankOfGraph(const GraphJob& job, int rank, GroupsByRanks groups);
+
+  void train();
+
+  /// After train(): what this rank has; tensors by number.
+  const std::optional<LocalArray>& lying(std::size_t tensor) const;
+  const std::optional<LocalArray>& first_gradient(std::size_t tensor) {
+    return first_gradients_[tensor];
+  }
+  const std::vector<double>& losses() const { return losses_; }
+  /// Of what the training began with, read from files.
+  std::int64_t bytes_read() const { return bytes_read_; }
+  /// What this rank has of a saved state, by the names there.
+  std::map<std::string, const LocalArray*> to_be_saved() const;
+  const spmd::StepMemory& memory() const { return memory_.most(); }
+  const GroupsByRanks& groups() const { return groups_; }
+
+ private:
+  spmd::Distribution distribution(const spmd::TrainingArray& array) const;
+  std::optional<spmd::LocalPart> part_of(std::size_t at) const;
+  void hold(std::size_t at, LocalArray array);
+  void drop(std::size_t at);
+  /// The array, zeros if it is not there yet; null where this rank has no part.
+  LocalArray* there(const spmd::ArrayPlace& at);
+
+  void begin();
+  void begin_with(std::size_t tensor);
+  void begin_states(const spmd::TrainingStep& update);
+  /// The saved array's part in place of the values, where there is one to go on from.
+  void load(std::string_view kind, std::size_t parameter, LocalArray& array);
+  void walk(const spmd::TrainingStep& step);
+  void move(const spmd::TrainingStep& step);
+  void update(const spmd::TrainingStep& step);
+  void compute(const spmd::TrainingStep& step);
+
+  const GraphJob& job_;
+  const spmd::OperatorGraph& graph_;
+  const int rank_;
+  GroupsByRanks groups_;
+  int step_ = 0;
+  std::vector<std::optional<LocalArray>> arrays_;
+  std::map<std::size_t, PartStates> states_;                          // by parameter
+  std::map<std::size_t, std::optional<LocalArray>> first_gradients_;  // by parameter
+  std::int64_t bytes_read_ = 0;
+  std::vector<double> losses_;
+  spmd::HeldMemory memory_;
+};
+
+}  // namespace pipewright::exec::graphs
