@@ -76,7 +76,6 @@ FrameworkTraits megatron_lm() {
 FrameworkTraits megatron_core() {
   FrameworkTraits traits = megatron_lm();
   traits.name = "megatron-core";
-  traits.launch_seconds = 10e-6;
   traits.flash_attention = true;
   traits.dropout = false;
   traits.fused_loss = traits.keeps_weight_buffers = true;

@@ -62,8 +62,10 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
   // goes into products of 8 bits is converted expert by expert.
   const double here = static_cast<double>(model.experts.count) / setup.experts;
   const double products = 2 * here * (framework.product_bytes < 2 ? 2 : 1);
-  counts.forward += framework.expert_kernels + products;
-  counts.backward += framework.expert_kernels + 2 * products;
+  counts.forward += framework.expert_kernels;
+  counts.backward += framework.expert_kernels;
+  counts.forward_in_loops = products;
+  counts.backward_in_loops = 2 * products;
   return counts;
 }
 

@@ -25,9 +25,11 @@ double recomputed_parts_seconds(const DeviceRates& device, const Architecture& m
                                 const FrameworkTraits& framework, const ParallelSetup& setup,
                                 bool with_experts);
 
-/// Kernels that the host starts for a block.
+/// Kernels that the host starts for a block, one operator at a time; and those that an operator
+/// starts in a loop, without the framework's work for each (kLaunchInLoop).
 struct KernelCounts {
   double forward = 0, backward = 0;
+  double forward_in_loops = 0, backward_in_loops = 0;
 };
 KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
                            const ParallelSetup& setup, const BlockWork& work, bool with_experts);

@@ -39,30 +39,32 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
                          stream_seconds(device, work.forward_traffic) + sent.forward.sum();
   double backward = linear.backward + core.backward +
                     stream_seconds(device, work.backward_traffic) + sent.backward.sum();
-  KernelCounts kernels = kernel_counts(model, framework, setup, work, with_experts);
+  const KernelCounts kernels = kernel_counts(model, framework, setup, work, with_experts);
   const double launch = framework.launch_seconds;
+  const double host_forward = launch * kernels.forward + kLaunchInLoop * kernels.forward_in_loops;
+  double host_backward = launch * kernels.backward + kLaunchInLoop * kernels.backward_in_loops;
   const double order = overlap_order(setup, with_experts);
   // The products of W are the same, whatever else is computed again.
   const double weight =
-      with_launches(backward, launch * kernels.backward, order) *
+      with_launches(backward, host_backward, order) *
       (linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes)) /
       backward;
   double forwards = 1;  // times that a forward's messages are sent, with the recomputed ones
   backward += recomputed_parts_seconds(device, model, framework, setup, with_experts);
   if (setup.recompute.of_all == LayerRecompute::Whole) {
     backward += forward;
-    kernels.backward += kernels.forward;
+    host_backward += host_forward;
     forwards = 2;
   } else if (setup.recompute.of_all == LayerRecompute::Attention) {
     backward += core.forward;
-    kernels.backward += framework.attention_core_kernels;
+    host_backward += launch * framework.attention_core_kernels;
   }
   const auto with_offload = [&](double seconds) {
     return seconds +
            exposed_offload_seconds(model, framework, device, setup, with_experts, seconds);
   };
-  return {with_offload(with_launches(forward, launch * kernels.forward, order)),
-          with_offload(with_launches(backward, launch * kernels.backward, order)),
+  return {with_offload(with_launches(forward, host_forward, order)),
+          with_offload(with_launches(backward, host_backward, order)),
           weight,
           forwards * sent.forward.of_tensor() + sent.backward.of_tensor(),
           forwards * sent.forward.experts + sent.backward.experts,

@@ -108,6 +108,9 @@ inline constexpr double kSmallTilePenalty = 1.1;
 /// A product of 16-bit numbers with a side that is not a multiple of eight, such as an unpadded
 /// vocabulary: loads of less than 16 bytes (NVIDIA, guide to matrix products, on alignment).
 inline constexpr double kUnalignedRate = 1.0 / 3;
+/// To start one kernel of several that an operator starts in a loop: the driver's part alone
+/// (NVIDIA, "Getting Started with CUDA Graphs", 3.8 µs).
+inline constexpr double kLaunchInLoop = 3.8e-6;
 /// Host and device work side by side. Where neither takes much longer than the other, both add to
 /// the time: the norm of order 4 of their times.
 inline constexpr double kOverlapOrder = 4;

@@ -1,6 +1,7 @@
 #include "planner/search/measured_fit.hpp"
 
 #include <cmath>
+#include <cstdint>
 
 #include "core/base/error.hpp"
 #include "planner/base/cores.hpp"
@@ -12,6 +13,7 @@ namespace pipewright::planner {
 namespace {
 
 constexpr double kNanosecond = 1e-9;
+constexpr Bytes kRoomEnough{std::int64_t{1} << 60};
 
 Nanoseconds nanoseconds(double seconds) { return Nanoseconds(std::llround(seconds * 1e9)); }
 
@@ -85,9 +87,12 @@ std::vector<Priced> priced(const Job& job, const Profile* profile, int cores,
 std::vector<ScaleVector> slopes_of(const Job& job, const Profile* profile, int cores,
                                    const std::vector<Configuration>& configurations,
                                    const CostScales& scales) {
+  // An order that is planned for little memory may change with the costs, and its step jump.
+  Job roomy = job;
+  roomy.strategy.memory_limit = kRoomEnough;
   return slopes_at(scales, [&](const CostScales& moved) {
     std::vector<double> seconds;
-    for (const Priced& each : priced(job, profile, cores, configurations, moved))
+    for (const Priced& each : priced(roomy, profile, cores, configurations, moved))
       seconds.push_back(each.seconds);
     return seconds;
   });

@@ -149,16 +149,63 @@ TEST_F(Accuracy, IntervalsHoldOnSourcesThatWereLeftOut) {
   }
 }
 
+/// By file; 97 of 113 jobs. The worst is a small model's, of vTrain's one node.
+TEST_F(Accuracy, FirstChoicesOfSourcesThatWereLeftOutAreMostlyNearTheBest) {
+  std::vector<MeasuredTable> tables = measured_tables(folder_);
+  for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
+    tables.push_back(std::move(table));
+  const ChoiceShare share = share_of_choices(left_out(tables, LeaveOut::File), 3);
+  EXPECT_GE(share.jobs, 110);
+  EXPECT_GE(share.within, 0.84 * share.jobs);  // 0.8 is asked
+  EXPECT_LE(share.worst, 33);                  // 15 is asked
+}
+
+TEST(Choices, AreMadeAmongTheConfigurationsOfOneJob) {
+  std::vector<MeasuredCase> rows;
+  LeftOutTable table;
+  const auto add = [&](int tensor, int data, int samples, double measured, double predicted) {
+    MeasuredCase& row = rows.emplace_back();
+    row.machine = planner::nvlink_machine("A100", 100e9);
+    row.setup.tensor = tensor;
+    row.setup.data = data;
+    row.setup.micro_batches = samples / data;
+    row.measured = measured;
+    table.errors.push_back(std::log(predicted / measured));
+  };
+  add(1, 8, 16, 2.0, 2.0);
+  add(2, 4, 16, 1.0, 1.6);
+  add(2, 4, 16, 2.0, 1.6);  // again: 1.5 on average
+  add(4, 2, 16, 1.8, 1.5);  // the first choice
+  add(4, 2, 32, 1.0, 1.0);  // another job, with two
+  add(8, 1, 32, 1.0, 1.0);
+  for (const MeasuredCase& row : rows) table.rows.push_back(&row);
+  const std::vector<Choice> choices = choices_of(table);
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices.front().cases, 3);
+  EXPECT_EQ(choices.front().chosen, "tp4 dp2 pp1 mbs1");
+  EXPECT_EQ(choices.front().best, "tp2 dp4 pp1 mbs1");
+  EXPECT_NEAR(choices.front().cost_percent, 20, 1e-9);
+  EXPECT_EQ(share_of_choices({table}, 20.1).within, 1);
+  EXPECT_EQ(share_of_choices({table}, 3).within, 0);
+  EXPECT_NEAR(share_of_choices({table}, 3).worst, 20, 1e-9);
+}
+
+/// Small blocks, whose time is the host's: half of it is missing, for it is taken from faster
+/// hosts.
+TEST_F(Accuracy, MegatronsOwnTestsAreBoundByTheHost) {
+  const MeasuredTable table = megatron_tests(folder_);
+  EXPECT_GE(table.cases.size(), 150u);
+  EXPECT_LE(errors_of(table).all, 50);
+}
+
 /// By file. The limits of kinds that reach what is asked are what is asked; of the others, what is.
 TEST_F(Accuracy, KindsOfJobAreAsFarOffAsThePageSaysWhereTheirSourcesWereLeftOut) {
   std::vector<MeasuredTable> tables = measured_tables(folder_);
   for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
     tables.push_back(std::move(table));
   const std::vector<LeftOutTable> results = left_out(tables, LeaveOut::File);
-  const std::map<std::string, double> most{{"dense, 16 bits, A100", 9.6},
-                                           {"dense, 16 bits, Blackwell", 13},
-                                           {"mixtures of experts", 13.2},
-                                           {"V100 and T4", 18.4}};
+  const std::map<std::string, double> most{
+      {"dense, 16 bits, A100", 8.1}, {"dense, 16 bits, Blackwell", 8.5}, {"V100 and T4", 18.2}};
   int reached = 0;
   for (const RowKind& kind : row_kinds()) {
     const KindErrors errors = errors_of_kind(results, kind);
@@ -170,17 +217,17 @@ TEST_F(Accuracy, KindsOfJobAreAsFarOffAsThePageSaysWhereTheirSourcesWereLeftOut)
     const double most_bias = kind.most_bias > 0 ? kind.most_bias : kind.most_error;
     EXPECT_LE(std::abs(errors.bias), most_bias) << kind.name;
   }
-  EXPECT_EQ(reached, 3);
+  EXPECT_EQ(reached, 4);
 }
 
-/// A 52B on 64 V100, and one of Automodel's whose page does not tell what is computed again.
-TEST_F(Accuracy, TwoRowsThatRanAreCalledOverMemory) {
+/// One of Automodel's, whose page does not tell what is computed again.
+TEST_F(Accuracy, OneRowThatRanIsCalledOverMemory) {
   int called = 0;
   for (const auto& tables :
        {measured_tables(folder_), second_collection(folder_.parent_path() / "measured2")}) {
     for (const MeasuredTable& table : tables) called += errors_of(table).over_memory;
   }
-  EXPECT_EQ(called, 2);
+  EXPECT_EQ(called, 1);
 }
 
 TEST_F(Accuracy, DevicesHaveTheDeviationsOfTheSourcesThatWereLeftOut) {

@@ -5,20 +5,23 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "planner/measured/positive_definite.hpp"
 #include "planner/measured/scale_fit.hpp"
 #include "planner/search/step_intervals.hpp"
+#include "tests/support/measured_rows.hpp"
 
 namespace pipewright::test {
 namespace {
 
 // What is fitted: the logarithms of two efficiencies of each kind of device, of products and of
 // memory (T4: of the links, which are behind a PCI Express bus), and of the host's time to start a
-// kernel under two generations of frameworks. Of devices of one process of manufacture the first
-// is fitted for one, and the others reach what their power allows against it.
+// kernel under two generations of frameworks, and in Megatron's own tests. Of devices of one
+// process of manufacture the first is fitted for one, and the others reach what their power allows
+// against it.
 constexpr std::array kKinds{"T4", "V100", "A100", "Hopper", "Blackwell"};
-constexpr std::size_t kOfDevices = 2 * kKinds.size(), kFitted = kOfDevices + 3;
+constexpr std::size_t kOfDevices = 2 * kKinds.size(), kFitted = kOfDevices + 4;
 constexpr std::size_t kEightBits = kFitted - 1;  // Hopper's products of 8 bits, against 16
 using Values = std::array<double, kFitted>;
 
@@ -40,18 +43,19 @@ double by_power(const planner::DeviceRates& device) {
 std::size_t products_of(std::size_t kind) { return kind == 0 ? 2 : 2 * kind; }
 
 std::size_t launches_of(const FrameworkTraits& framework) {
+  if (framework.name == megatron_core_in_tests().name) return kOfDevices + 2;
   return framework.flash_attention ? kOfDevices + 1 : kOfDevices;
 }
 
-// A priori: each value lies about the mean of its like, which is little known itself.
+// A priori: each value lies about the mean of its like, which is as little known itself.
 constexpr double kDeviceDeviation = 0.25, kLaunchDeviation = 0.6;
 constexpr double kMeanProducts = 0.7, kMeanMemory = 0.7, kMeanLaunch = 18e-6;
-constexpr double kMeanDeviation = 0.25;
 constexpr double kEightBitsDeviation = 0.15;
 /// Of links without peer access: what goes from device to device goes into the host's memory and
 /// out of it again.
 constexpr double kMeanLinks = 0.5;
-/// How far a source's rows may all be off for reasons of its own; each source counts once.
+/// How far a source's rows with one kind of device may all be off for reasons of its own; each
+/// counts once.
 constexpr double kSourceDeviation = 0.15;
 /// Errors beyond this count less and less (Student's t with one degree of freedom).
 constexpr double kFarError = 0.3;
@@ -125,18 +129,19 @@ std::vector<std::size_t> values_of(const MeasuredCase& row) {
 
 struct Row {
   const MeasuredCase* row = nullptr;
-  double weight = 0;  // a source's rows weigh 1 together
+  double weight = 0;  // a source's rows with one kind of device weigh 1 together
 };
 
 std::vector<Row> rows_of(const std::vector<const MeasuredTable*>& tables) {
-  std::map<std::string, std::vector<const MeasuredCase*>> by_file;
+  std::map<std::pair<std::string, std::size_t>, std::vector<const MeasuredCase*>> by_source;
   for (const MeasuredTable* table : tables) {
     for (const MeasuredCase& row : table->cases) {
-      if (is_time(row.quantity)) by_file[table->file].push_back(&row);
+      if (!is_time(row.quantity)) continue;
+      by_source[{table->file, kind_of(row.machine.nodes.front().device.name)}].push_back(&row);
     }
   }
   std::vector<Row> rows;
-  for (const auto& [file, all] : by_file) {
+  for (const auto& [source, all] : by_source) {
     const std::size_t count = std::min(all.size(), kMostRowsOfSource);
     for (std::size_t i = 0; i < count; ++i)
       rows.push_back({all[i * all.size() / count], 1.0 / static_cast<double>(count)});
@@ -171,7 +176,8 @@ Means means_of(const Values& values, const std::set<std::size_t>& known) {
   const std::array prior{std::log(kMeanProducts), std::log(kMeanMemory), std::log(kMeanLaunch)};
   Means means;
   for (std::size_t like = 0; like < prior.size(); ++like) {
-    double weight = 1 / (kMeanDeviation * kMeanDeviation), sum = weight * prior[like];
+    const double of_mean = like == 2 ? kLaunchDeviation : kDeviceDeviation;
+    double weight = 1 / (of_mean * of_mean), sum = weight * prior[like];
     for (const std::size_t value : known) {
       if (like_of(value) != like || has_own_prior(value)) continue;
       const double own = 1 / (prior_deviation(value) * prior_deviation(value));
@@ -298,7 +304,85 @@ double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutT
   return 1;
 }
 
+/// What tells a job from others, and one of its configurations from the others.
+std::string job_of(const MeasuredCase& row) {
+  const Architecture& model = row.model;
+  const planner::ParallelSetup& setup = row.setup;
+  std::ostringstream text;
+  text << model.name << " h" << model.hidden << " l" << model.blocks << " a" << model.heads << " s"
+       << model.sequence << " on " << setup.devices();
+  for (const planner::NodeRates& node : row.machine.nodes) {
+    const std::string name(node.device.name);
+    if (text.str().find(name) == std::string::npos) text << ' ' << name;
+  }
+  text << ", batch " << setup.data * setup.micro_batch_size * setup.micro_batches;
+  if (row.framework.product_bytes < 2) text << ", fp8";
+  if (row.framework.gradient_bytes > 2) text << ", sums of 32 bits";
+  return text.str();
+}
+
+std::string configuration_of(const MeasuredCase& row) {
+  const planner::ParallelSetup& setup = row.setup;
+  std::ostringstream text;
+  text << "tp" << setup.tensor << " dp" << setup.data << " pp" << setup.pipeline << " mbs"
+       << setup.micro_batch_size;
+  const auto add = [&](const char* name, int value) {
+    if (value > 1) text << ' ' << name << value;
+  };
+  add("vpp", setup.chunks);
+  add("cp", setup.context);
+  add("ep", setup.experts);
+  add("zero", setup.zero);
+  if (setup.sequence_parallel) text << " sp";
+  if (setup.recompute.of_all == LayerRecompute::Whole) text << " recomputed";
+  if (setup.recompute.of_all == LayerRecompute::Attention) text << " attention recomputed";
+  return text.str();
+}
+
 }  // namespace
+
+std::vector<Choice> choices_of(const LeftOutTable& table) {
+  struct Configuration {
+    double measured = 0, predicted = 0;  // sums of its rows
+    int rows = 0;
+  };
+  std::map<std::string, std::map<std::string, Configuration>> jobs;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const MeasuredCase& row = *table.rows[i];
+    if (row.quantity != Quantity::StepSeconds || !row.candidates.empty()) continue;
+    Configuration& one = jobs[job_of(row)][configuration_of(row)];
+    one.measured += row.measured;
+    one.predicted += row.measured * std::exp(table.errors[i]);
+    ++one.rows;
+  }
+  std::vector<Choice> choices;
+  for (const auto& [job, configurations] : jobs) {
+    if (configurations.size() < 3) continue;
+    const auto least = [&](double Configuration::*of) {
+      return *std::ranges::min_element(configurations, {}, [of](const auto& each) {
+        return each.second.*of / each.second.rows;
+      });
+    };
+    const auto chosen = least(&Configuration::predicted), best = least(&Configuration::measured);
+    const double ratio =
+        chosen.second.measured / chosen.second.rows / (best.second.measured / best.second.rows);
+    choices.push_back({job, chosen.first, best.first, 100 * (ratio - 1),
+                       static_cast<int>(configurations.size())});
+  }
+  return choices;
+}
+
+ChoiceShare share_of_choices(const std::vector<LeftOutTable>& tables, double percent) {
+  ChoiceShare share;
+  for (const LeftOutTable& table : tables) {
+    for (const Choice& choice : choices_of(table)) {
+      ++share.jobs;
+      if (choice.cost_percent <= percent) ++share.within;
+      share.worst = std::max(share.worst, choice.cost_percent);
+    }
+  }
+  return share;
+}
 
 double share_within(const LeftOutTable& table, double widened) {
   int within = 0;
@@ -319,7 +403,7 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
     LeftOutTable result{table.title, table.file, publisher_of(table.file), {}, {}, {}, 1, {}};
     for (const MeasuredCase& row : table.cases)
       if (is_time(row.quantity)) result.rows.push_back(&row);
-    if (result.rows.empty()) continue;
+    if (result.rows.empty() || table.calibrates) continue;
     const std::string out = key(table.file);
     if (without.count(out) == 0) {
       std::vector<const MeasuredTable*> others;

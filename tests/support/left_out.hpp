@@ -34,6 +34,18 @@ struct KindDeviation {
 /// all.
 std::vector<KindDeviation> deviations_of_kinds(const std::vector<LeftOutTable>& tables);
 
+/// For each job of a table's steps that three configurations or more were measured for, the first
+/// choice. A job is a model, its devices and their number, a batch, a sequence and a number format;
+/// a configuration is all else, and where it was repeated its mean counts.
+std::vector<Choice> choices_of(const LeftOutTable& table);
+
+/// Of all choices, those that cost at most `percent` more than the best; and the most that one did.
+struct ChoiceShare {
+  int jobs = 0, within = 0;
+  double worst = 0;  // percent
+};
+ChoiceShare share_of_choices(const std::vector<LeftOutTable>& tables, double percent);
+
 /// Tables of times, each left out in its turn. The cases of `tables` have to live as long.
 std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, LeaveOut what);
 

@@ -210,7 +210,8 @@ std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder) 
           amp_mixed(folder),
           aceso_v100(folder),
           megatron_sc21(folder),
-          megatron_core_h100(folder)};
+          megatron_core_h100(folder),
+          megatron_tests(folder)};
 }
 
 }  // namespace pipewright::test

@@ -40,6 +40,7 @@ struct MeasuredTable {
   double target_percent = 0;  // mean absolute error to reach; 0: none was set
   double target_correlation = 0;  // rank correlation to reach; 0: none was set
   std::vector<MeasuredCase> cases;
+  bool calibrates = false;  // fitted to where sources are left out, but judged itself by no aim
   std::map<std::string, int> left_out = {};  // rows of the file that are no case, by reason
 };
 
@@ -57,6 +58,8 @@ MeasuredTable amp_mixed(const std::filesystem::path& folder);
 MeasuredTable aceso_v100(const std::filesystem::path& folder);
 MeasuredTable megatron_sc21(const std::filesystem::path& folder);
 MeasuredTable megatron_core_h100(const std::filesystem::path& folder);
+/// Steps of Megatron's own tests, of a few small blocks: what they take is the host's time.
+MeasuredTable megatron_tests(const std::filesystem::path& folder);
 
 /// All of them, in the order of the page.
 std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder);

@@ -295,4 +295,84 @@ MeasuredTable megatron_core_h100(const std::filesystem::path& folder) {
   return table;
 }
 
+namespace {
+
+/// A line of a CSV file by the names of its columns.
+using CsvRow = std::map<std::string, std::string>;
+
+std::vector<CsvRow> csv_rows(const std::filesystem::path& path) {
+  auto file = open_measured(path);
+  const auto cells_of = [](const std::string& line) {
+    std::vector<std::string> cells(1);
+    for (const char c : line) {
+      if (c == ',') {
+        cells.emplace_back();
+      } else if (c != '\r') {
+        cells.back() += c;
+      }
+    }
+    return cells;
+  };
+  std::string line;
+  std::getline(file, line);
+  const std::vector<std::string> names = cells_of(line);
+  std::vector<CsvRow> rows;
+  while (std::getline(file, line)) {
+    const std::vector<std::string> cells = cells_of(line);
+    CsvRow& row = rows.emplace_back();
+    for (std::size_t i = 0; i < std::min(names.size(), cells.size()); ++i) row[names[i]] = cells[i];
+  }
+  return rows;
+}
+
+const char* device_of_test(const std::string& machine) {
+  if (machine.find("h100") != std::string::npos) return "H100";
+  if (machine.find("gb200") != std::string::npos) return "GB200";
+  return "A100";
+}
+
+}  // namespace
+
+MeasuredTable megatron_tests(const std::filesystem::path& folder) {
+  MeasuredTable table{.title = "Megatron's functional tests",
+                      .file = "megatron_functional_golden.csv",
+                      .about =
+                          "GPTs of 12 blocks of 512 on the eight devices that its recipes take "
+                          "(tests/test_utils/recipes of NVIDIA/Megatron-LM), with Megatron core",
+                      .peer = "",
+                      .target_percent = 0,
+                      .cases = {},
+                      .calibrates = true};
+  for (const CsvRow& r : csv_rows(folder / table.file)) {
+    const auto whole = [&](const char* key) {
+      return r.at(key).empty() ? 1 : std::stoi(r.at(key));
+    };
+    const std::string& name = r.at("case");
+    const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
+    if (!name.starts_with("gpt/gpt3_mcore") || whole("hidden") != 512 || whole("layers") != 12 ||
+        whole("mbs") != 4) {
+      continue;
+    }
+    // Four devices of a node, an attention for tests alone, another framework, stages of their own.
+    if (has("1node") || has("test_mode") || has("fsdp") || has("uneven")) continue;
+    MeasuredCase row;
+    row.model = gpt_architecture("gpt", 512, 12, 8, 51200, 1024);
+    row.framework = megatron_core_in_tests();
+    row.machine = planner::nvlink_machine(device_of_test(r.at("machine")), 400e9);
+    ParallelSetup& setup = row.setup;
+    setup.tensor = whole("tp");
+    setup.pipeline = whole("pp");
+    setup.context = whole("cp");
+    setup.data = 8 / (setup.tensor * setup.pipeline * setup.context);
+    setup.micro_batch_size = 4;
+    setup.micro_batches = whole("gbs") / setup.data / setup.micro_batch_size;
+    if (!r.at("layers_per_vp").empty()) setup.chunks = 12 / setup.pipeline / whole("layers_per_vp");
+    if (has("full_recompute")) setup.recompute.of_all = LayerRecompute::Whole;
+    row.measured = std::stod(r.at("iter_s_median"));
+    row.name = name.substr(name.find('/') + 1) + ", " + r.at("machine");
+    table.cases.push_back(std::move(row));
+  }
+  return table;
+}
+
 }  // namespace pipewright::test

@@ -23,6 +23,13 @@ FrameworkTraits megatron_lm_of_2021() {
   return traits;
 }
 
+FrameworkTraits megatron_core_in_tests() {
+  FrameworkTraits traits = megatron_core();
+  traits.name = "megatron-core in its tests";
+  traits.backward_kernels += 12;
+  return traits;
+}
+
 std::string degrees_text(const ParallelSetup& setup) {
   return "tp" + std::to_string(setup.tensor) + " dp" + std::to_string(setup.data) + " pp" +
          std::to_string(setup.pipeline) + " mbs" + std::to_string(setup.micro_batch_size);

@@ -30,6 +30,10 @@ std::vector<planner::ParallelSetup> with_sizes_and_chunks(const planner::Paralle
 /// (megatron/mpu/layers.py of BigScience's fork of 2021).
 FrameworkTraits megatron_lm_of_2021();
 
+/// Megatron core as its functional tests run it: with --no-gradient-accumulation-fusion, so that
+/// each of a block's twelve parameters has a sum of its own, and bit for bit the same each time.
+FrameworkTraits megatron_core_in_tests();
+
 /// Every n-th row of a table is one that efficiencies are fitted to.
 inline bool is_fitted(const MeasuredTable& table, std::size_t every) {
   return table.cases.size() % every == 0;

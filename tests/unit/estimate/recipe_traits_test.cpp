@@ -104,13 +104,30 @@ TEST(RecipeTraits, EveryExpertHasKernelsOfItsOwn) {
   };
   const FrameworkTraits framework = megatron_core();
   EXPECT_EQ(counts(framework, false).forward, framework.forward_kernels);
-  // Four on a rank, two products forward and four backward.
-  EXPECT_EQ(counts(framework, true).forward,
-            framework.forward_kernels + framework.expert_kernels + 8);
+  EXPECT_EQ(counts(framework, false).forward_in_loops, 0);
+  EXPECT_EQ(counts(framework, true).forward, framework.forward_kernels + framework.expert_kernels);
   EXPECT_EQ(counts(framework, true).backward,
-            framework.backward_kernels + framework.expert_kernels + 16);
+            framework.backward_kernels + framework.expert_kernels);
+  // Four on a rank, two products forward and four backward.
+  EXPECT_EQ(counts(framework, true).forward_in_loops, 8);
+  EXPECT_EQ(counts(framework, true).backward_in_loops, 16);
   const FrameworkTraits narrow = with_products(framework, "fp8");  // each is converted
-  EXPECT_EQ(counts(narrow, true).forward, narrow.forward_kernels + narrow.expert_kernels + 16);
+  EXPECT_EQ(counts(narrow, true).forward_in_loops, 16);
+}
+
+TEST(RecipeTraits, KernelsOfExpertsTakeTheDriversTimeAlone) {
+  Architecture model = deepseek();
+  model.sequence = 128;  // so little work that the host's time is all
+  ParallelSetup setup;
+  setup.data = setup.experts = 64;
+  FrameworkTraits framework = megatron_core();
+  framework.launch_seconds = 1e-2;
+  const double forward =
+      block_seconds(model, framework, nvlink_machine("H100", 400e9).nodes.front(), 8, setup, true)
+          .forward;
+  EXPECT_NEAR(forward,
+              1e-2 * (framework.forward_kernels + framework.expert_kernels) + 8 * kLaunchInLoop,
+              5e-6);
 }
 
 }  // namespace recipe_traits_test

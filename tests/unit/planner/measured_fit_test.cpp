@@ -245,6 +245,30 @@ TEST(StepIntervals, AreNarrowedByAMeasuredStepAndTellOnlyWhatIsFarApart) {
   EXPECT_LT(width(measured.front()), width(intervals.front()));
 }
 
+/// A schedule that plans its order for the memory that there is has another where costs differ a
+/// little; that a step jumps with it says nothing of messages and launches.
+TEST(StepIntervals, DoNotDependOnHowLittleMemoryThereIs) {
+  Job job = estimated_job();
+  job.architecture = architecture_preset("gpt3-175b");
+  job.model = model_of(*job.architecture);
+  job.cluster = cluster_preset("dgx-a100", 1024);
+  job.global_batch = 1536;
+  const Configuration planned =
+      read_configuration(
+          "schedule=zbv-auto,tp=4,pp=8,dp=32,vpp=2,micro_batch_size=2,zero=1,sequence_parallel=on",
+          job, nullptr)
+          .configuration;
+  const auto slopes = [&](std::int64_t limit) {
+    job.strategy.memory_limit = Bytes(limit);
+    return slopes_of(job, nullptr, 0, {planned}, {}).front();
+  };
+  const ScaleVector little = slopes(std::int64_t{75} << 30), plenty = slopes(std::int64_t{1} << 50);
+  for (std::size_t k = 0; k < kScales; ++k) {
+    EXPECT_DOUBLE_EQ(little[k], plenty[k]);
+    EXPECT_LE(little[k], 1.01);  // no cost is more than the whole step
+  }
+}
+
 TEST(StepIntervals, AreOfEstimatedJobsAlone) {
   Job job;
   job.model = model_preset("gpt-tiny");
