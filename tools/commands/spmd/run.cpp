@@ -306,15 +306,15 @@ Command spmd_run_command() {
   command.description =
       "Reads an operator graph (pipewright.graph/1), completes it, and trains it with its "
       "optimizer, a thread or a process for each rank: forward, backward, what moves between, "
-      "updates. Tensors "
-      "that no operator makes are drawn from the seed, or read with --weights. The same graph is "
-      "then trained on one rank. "
-      "The exit status is 1 if a loss, a gradient or a parameter is off by more than 1e-6 of the "
-      "largest.";
+      "updates. Tensors that no operator makes are drawn from the seed, or read with --weights. "
+      "The same graph is trained on one rank too. The exit status is 1 if a loss, a gradient or a "
+      "parameter is off by more than 1e-6 of the largest.";
   command.examples = {
       {"spmd run docs/examples/data-parallel.json", "losses, and what moved in each step"},
       {"spmd run docs/examples/hybrid-parallel.json --steps 10", "eight ranks, two stages"},
       {"spmd run docs/examples/hybrid-words.json --calls calls.csv", "for check calls.csv"},
+      {"spmd run docs/examples/small-gpt.json --optimizer adamw --sharding-stage 2 --save state",
+       "the optimizer's states and gradients divided along dp, and saved; go on with --load state"},
   };
   command.positionals = {
       {.name = "FILE", .help = "an operator graph; - is standard input", .least = 1, .most = 1}};
