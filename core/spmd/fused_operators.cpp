@@ -204,11 +204,12 @@ Equation nothing_divided(const Operands& operands) {
           .outputs = first_dimensions(operands.outputs(), kUndivided)};
 }
 
-Operator any_tensors(std::string_view name, Equation (*equation)(const Operands&)) {
+Operator any_tensors(std::string_view name, Equation (*equation)(const Operands&),
+                     std::vector<AttributeSlot> attributes = {}) {
   return {.name = name,
           .inputs = {{"inputs", true}},
           .outputs = {{"outputs", true}},
-          .attributes = {},
+          .attributes = std::move(attributes),
           .equation = equation,
           .lists_are_flat = true,
           .outputs_are_given = true};
@@ -275,6 +276,7 @@ std::vector<Operator> fused_operators() {
        .attributes = {{"epsilon", 1e-5}, {"begin_norm_axis", std::int64_t{1}}},
        .equation = normalised,
        .backward = normalised_backward},
+      any_tensors(kLocalMap, nothing_divided, {{"function", std::string()}}),
       any_tensors("replicated", nothing_divided),
       normalising_by_size("rms_norm"),
       {.name = "scaled_dot_product_attention",

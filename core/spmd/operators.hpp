@@ -25,6 +25,10 @@ struct Operator {
   std::string_view backward_is = {};
 };
 
+/// A function of somebody's own on the parts that each process has. How it takes and makes them is
+/// annotated at the operator, and no rule says otherwise; by itself it has everything whole.
+inline constexpr std::string_view kLocalMap = "local_map";
+
 /// Throws InputError with the nearest names.
 const Operator& operator_named(std::string_view name);
 /// In alphabetical order.

@@ -43,6 +43,19 @@ const std::optional<LocalArray>& RankOfGraph::lying(std::size_t tensor) const {
   return arrays_[job_.steps.lying[tensor]];
 }
 
+RankOutcome RankOfGraph::outcome() const {
+  RankOutcome outcome{.losses = losses_,
+                      .memory = memory_.most(),
+                      .bytes_read = bytes_read_,
+                      .parameters = {},
+                      .first_gradients = first_gradients_};
+  for (std::size_t at = 0; at < graph_.tensors.size(); ++at) {
+    const bool is_parameter = graph_.tensors[at].role == spmd::TensorRole::Parameter;
+    if (is_parameter && job_.steps.gradients[at] && lying(at)) outcome.parameters[at] = *lying(at);
+  }
+  return outcome;
+}
+
 std::map<std::string, const LocalArray*> RankOfGraph::to_be_saved() const {
   std::map<std::string, const LocalArray*> all;
   for (std::size_t tensor = 0; tensor < graph_.tensors.size(); ++tensor) {
@@ -168,6 +181,7 @@ void RankOfGraph::compute(const TrainingStep& step) {
   const spmd::GraphOperator& one = graph_.operators[step.at];
   const std::vector<int>& ranks = graph_.meshes[*one.annotation.mesh].mesh.ranks;
   if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return;
+  const LocalFunction* own = function_of(one, job_.functions);
   LocalCall call{.one = one};
   for (const std::vector<int>& group : groups_of_classes(graph_, one)) {
     const bool is_in = std::find(group.begin(), group.end(), rank_) != group.end();
@@ -179,7 +193,7 @@ void RankOfGraph::compute(const TrainingStep& step) {
     for (LocalArray* output : call.outputs) {
       if (output != nullptr) std::fill(output->values.begin(), output->values.end(), 0.0F);
     }
-    local_operator(one).forward(call);
+    own != nullptr ? own->forward(call) : local_operator(one).forward(call);
     return;
   }
   std::vector<LocalArray> shares;  // of means
@@ -194,7 +208,7 @@ void RankOfGraph::compute(const TrainingStep& step) {
     call.of_outputs.push_back(given);
   }
   for (const ArrayPlace& at : step.gradients) call.gradients.push_back(there(at));
-  local_operator(one).backward(call);
+  own != nullptr ? own->backward(call) : local_operator(one).backward(call);
 }
 
 }  // namespace pipewright::exec::graphs

@@ -11,6 +11,7 @@
 #include "exec/spmd/graph_updates.hpp"
 #include "exec/spmd/local_operators.hpp"
 #include "exec/spmd/moves.hpp"
+#include "exec/spmd/rank_outcome.hpp"
 #include "exec/spmd/saved_state.hpp"
 
 namespace pipewright::exec::graphs {
@@ -19,6 +20,7 @@ namespace pipewright::exec::graphs {
 struct GraphJob {
   const spmd::OperatorGraph& graph;
   const spmd::TrainingSteps& steps;
+  const LocalFunctions& functions;
   int training_steps = 1;
   std::vector<std::vector<float>> first_values = {};  // by tensor; empty where an operator makes it
   std::vector<std::vector<std::size_t>> last_uses = {};  // of arrays, by step
@@ -31,20 +33,14 @@ class RankOfGraph {
 
   void train();
 
-  /// After train(): what this rank has; tensors by number.
-  const std::optional<LocalArray>& lying(std::size_t tensor) const;
-  const std::optional<LocalArray>& first_gradient(std::size_t tensor) {
-    return first_gradients_[tensor];
-  }
-  const std::vector<double>& losses() const { return losses_; }
-  /// Of what the training began with, read from files.
-  std::int64_t bytes_read() const { return bytes_read_; }
+  // After train().
+  RankOutcome outcome() const;
   /// What this rank has of a saved state, by the names there.
   std::map<std::string, const LocalArray*> to_be_saved() const;
-  const spmd::StepMemory& memory() const { return memory_.most(); }
   const GroupsByRanks& groups() const { return groups_; }
 
  private:
+  const std::optional<LocalArray>& lying(std::size_t tensor) const;
   spmd::Distribution distribution(const spmd::TrainingArray& array) const;
   std::optional<spmd::LocalPart> part_of(std::size_t at) const;
   void hold(std::size_t at, LocalArray array);
@@ -68,8 +64,8 @@ class RankOfGraph {
   GroupsByRanks groups_;
   int step_ = 0;
   std::vector<std::optional<LocalArray>> arrays_;
-  std::map<std::size_t, PartStates> states_;                          // by parameter
-  std::map<std::size_t, std::optional<LocalArray>> first_gradients_;  // by parameter
+  std::map<std::size_t, PartStates> states_;  // by parameter, as the next
+  std::map<std::size_t, LocalArray> first_gradients_;
   std::int64_t bytes_read_ = 0;
   std::vector<double> losses_;
   spmd::HeldMemory memory_;

@@ -73,11 +73,16 @@ std::vector<int> ranks_of(const OperatorGraph& graph) {
 }
 
 /// A gradient goes back only through the outputs that have one.
-void require_gradients(const OperatorGraph& graph, const TrainingSteps& steps) {
+void require_gradients(const OperatorGraph& graph, const TrainingSteps& steps,
+                       const LocalFunctions& functions) {
   for (const TrainingStep& step : steps.steps) {
     if (step.kind != TrainingStep::Kind::Backward) continue;
     const spmd::GraphOperator& one = graph.operators[step.at];
-    const std::size_t only = local_operator(one).differentiated;
+    const LocalFunction* own = function_of(one, functions);
+    if (own != nullptr && own->backward) continue;
+    // Of a function without a backward, of no output.
+    const std::size_t only =
+        own != nullptr ? step.of_outputs.size() : local_operator(one).differentiated;
     for (std::size_t place = 0; place < step.of_outputs.size(); ++place) {
       if (!step.of_outputs[place] || only == kAllPlaces || only == place) continue;
       throw InputError("operator \"" + one.name + "\" (" + one.rule + "): the loss depends on \"" +
@@ -87,7 +92,8 @@ void require_gradients(const OperatorGraph& graph, const TrainingSteps& steps) {
   }
 }
 
-void require_runnable(const OperatorGraph& graph, const TrainingSteps& steps) {
+void require_runnable(const OperatorGraph& graph, const TrainingSteps& steps,
+                      const LocalFunctions& functions) {
   if (ranks_of(graph).size() > static_cast<std::size_t>(kMostGraphRanks)) {
     throw InputError("the meshes have " + std::to_string(ranks_of(graph).size()) +
                      " ranks together; a run has at most " + std::to_string(kMostGraphRanks));
@@ -101,13 +107,14 @@ void require_runnable(const OperatorGraph& graph, const TrainingSteps& steps) {
                        std::to_string(kMostGraphElements));
     }
   }
-  for (const spmd::GraphOperator& one : graph.operators) require_local(graph, one);
-  require_gradients(graph, steps);
+  for (const spmd::GraphOperator& one : graph.operators) {
+    if (function_of(one, functions) == nullptr) require_local(graph, one);
+  }
+  require_gradients(graph, steps, functions);
 }
 
-/// All groups that any step needs, each made once.
-std::map<int, GroupsByRanks> groups_by_rank(const OperatorGraph& graph,
-                                            const TrainingSteps& steps) {
+/// The ranks of all groups that any step needs.
+std::set<std::vector<int>> wanted_groups(const OperatorGraph& graph, const TrainingSteps& steps) {
   std::set<std::vector<int>> wanted;
   for (const TrainingStep& step : steps.steps) {
     if (step.kind == TrainingStep::Kind::Move) {
@@ -117,6 +124,10 @@ std::map<int, GroupsByRanks> groups_by_rank(const OperatorGraph& graph,
       for (auto& group : groups_of_classes(graph, graph.operators[step.at])) wanted.insert(group);
     }
   }
+  return wanted;
+}
+
+std::map<int, GroupsByRanks> groups_by_rank(const std::set<std::vector<int>>& wanted) {
   std::map<int, GroupsByRanks> by_rank;
   for (const std::vector<int>& ranks : wanted) {
     auto members = collectives::groups_of_threads(static_cast<int>(ranks.size()));
@@ -125,6 +136,20 @@ std::map<int, GroupsByRanks> groups_by_rank(const OperatorGraph& graph,
     }
   }
   return by_rank;
+}
+
+/// All processes ask for all of them, in one order.
+GroupsByRanks groups_of_process(const std::set<std::vector<int>>& wanted,
+                                const GraphProcess& process) {
+  GroupsByRanks groups;
+  for (const std::vector<int>& ranks : wanted) {
+    std::vector<RankId> members;
+    for (const int rank : ranks) members.emplace_back(rank);
+    auto group = members.size() > 1 ? process.group(members)
+                                    : std::move(collectives::groups_of_threads(1).front());
+    if (group != nullptr) groups[ranks] = std::move(group);
+  }
+  return groups;
 }
 
 /// Each rank in a thread; the first error of any ends all.
@@ -148,12 +173,10 @@ void run_all(std::map<int, std::unique_ptr<RankOfGraph>>& ranks) {
 }
 
 /// Puts a rank's part where it belongs.
-void put(const std::optional<LocalArray>& part, const spmd::Shape& shape,
-         std::vector<float>& whole) {
-  if (!part) return;
+void put(const LocalArray& part, const spmd::Shape& shape, std::vector<float>& whole) {
   LocalArray all = zeros_of({.offset = spmd::Shape(shape.size()), .shape = shape});
   if (!whole.empty()) all.values = std::move(whole);
-  copy_box(*part, part->part, all);
+  copy_box(part, part.part, all);
   whole = std::move(all.values);
 }
 
@@ -177,6 +200,12 @@ OperatorGraph on_one_rank(OperatorGraph graph) {
 
 namespace {
 
+/// What a training leaves.
+struct GraphSave {
+  const std::optional<std::filesystem::path>& folder;  // none: nothing
+  StateDescription description;
+};
+
 /// How the parameters and the optimizer's states lie after so many steps.
 StateDescription description_of(const OperatorGraph& graph, const TrainingSteps& steps, int step) {
   StateDescription description{.step = step, .arrays = {}};
@@ -197,13 +226,75 @@ StateDescription description_of(const OperatorGraph& graph, const TrainingSteps&
   return description;
 }
 
+GraphTraining joined(const OperatorGraph& graph, const std::vector<RankOutcome>& outcomes) {
+  GraphTraining training;
+  for (const RankOutcome& one : outcomes) {
+    if (training.losses.empty()) training.losses = one.losses;
+    training.memory = most_of(training.memory, one.memory);
+    training.bytes_read = std::max(training.bytes_read, one.bytes_read);
+    for (const auto& [tensor, part] : one.parameters) {
+      const spmd::GraphTensor& whole = graph.tensors[tensor];
+      put(part, whole.shape, training.parameters[whole.name]);
+    }
+    for (const auto& [tensor, part] : one.first_gradients) {
+      const spmd::GraphTensor& whole = graph.tensors[tensor];
+      put(part, whole.shape, training.gradients[whole.name]);
+    }
+  }
+  require_finite(training);
+  return training;
+}
+
+/// All ranks as threads of this process.
+GraphTraining trained_in_threads(const GraphJob& job, const GraphSave& save) {
+  auto groups = groups_by_rank(wanted_groups(job.graph, job.steps));
+  std::map<int, std::unique_ptr<RankOfGraph>> ranks;
+  for (const int rank : ranks_of(job.graph)) {
+    ranks[rank] = std::make_unique<RankOfGraph>(job, rank, std::move(groups[rank]));
+  }
+  run_all(ranks);
+  std::vector<RankOutcome> outcomes;
+  for (const auto& [rank, one] : ranks) outcomes.push_back(one->outcome());
+  GraphTraining training = joined(job.graph, outcomes);
+  if (!save.folder) return training;
+  begin_saving(*save.folder);
+  for (const auto& [rank, one] : ranks) {
+    write_parts(*save.folder, save.description, rank, one->to_be_saved());
+  }
+  finish_saving(*save.folder, save.description);
+  return training;
+}
+
+/// One rank here, the others in other processes.
+GraphTraining trained_in_process(const GraphJob& job, const GraphSave& save,
+                                 const GraphProcess& process) {
+  RankOfGraph rank(job, process.process,
+                   groups_of_process(wanted_groups(job.graph, job.steps), process));
+  rank.train();
+  std::vector<RankOutcome> outcomes;
+  for (const std::string& bytes : process.share(to_bytes(rank.outcome()))) {
+    outcomes.push_back(outcome_of(bytes));
+  }
+  GraphTraining training = joined(job.graph, outcomes);
+  if (!save.folder) return training;
+  if (process.process == 0) begin_saving(*save.folder);
+  static_cast<void>(process.share(""));  // nobody writes before that, or ends before all have
+  write_parts(*save.folder, save.description, process.process, rank.to_be_saved());
+  static_cast<void>(process.share(""));
+  if (process.process == 0) finish_saving(*save.folder, save.description);
+  return training;
+}
+
 }  // namespace
 
+int processes_of(const OperatorGraph& graph) { return ranks_of(graph).back() + 1; }
+
 GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps,
-                          const GraphTrainingOptions& options) {
-  require_runnable(graph, steps);
+                          const GraphTrainingOptions& options, const GraphProcess* process) {
+  require_runnable(graph, steps, options.functions);
   GraphJob job{.graph = graph,
                .steps = steps,
+               .functions = options.functions,
                .training_steps = options.steps,
                .last_uses = last_uses(graph, steps)};
   const auto producers = producers_of(graph);
@@ -213,35 +304,10 @@ GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps
   }
   const auto from = options.load ? std::optional(SavedState(*options.load)) : std::nullopt;
   if (from) job.from = &*from;
-  auto groups = groups_by_rank(graph, steps);
-  std::map<int, std::unique_ptr<RankOfGraph>> ranks;
-  for (const int rank : ranks_of(graph)) {
-    ranks[rank] = std::make_unique<RankOfGraph>(job, rank, std::move(groups[rank]));
-  }
-  run_all(ranks);
-  GraphTraining training;
-  for (auto& [rank, one] : ranks) {
-    if (training.losses.empty()) training.losses = one->losses();
-    training.memory = most_of(training.memory, one->memory());
-    training.bytes_read = std::max(training.bytes_read, one->bytes_read());
-    for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
-      const spmd::GraphTensor& tensor = graph.tensors[at];
-      if (tensor.role != spmd::TensorRole::Parameter || !steps.gradients[at]) continue;
-      put(one->lying(at), tensor.shape, training.parameters[tensor.name]);
-      put(one->first_gradient(at), tensor.shape, training.gradients[tensor.name]);
-    }
-  }
-  require_finite(training);
-  if (options.save) {
-    const auto description =
-        description_of(graph, steps, (from ? from->step() : 0) + options.steps);
-    begin_saving(*options.save);
-    for (const auto& [rank, one] : ranks) {
-      write_parts(*options.save, description, rank, one->to_be_saved());
-    }
-    finish_saving(*options.save, description);
-  }
-  return training;
+  const int done = from ? from->step() : 0;
+  const GraphSave save{options.save, description_of(graph, steps, done + options.steps)};
+  return process == nullptr ? trained_in_threads(job, save)
+                            : trained_in_process(job, save, *process);
 }
 
 ArrayDifference difference(const std::vector<float>& one, const std::vector<float>& other) {

@@ -6,12 +6,18 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/base/units.hpp"
 #include "core/spmd/graph/step_memory.hpp"
+#include "exec/collectives/group.hpp"
+#include "exec/spmd/local_operators.hpp"
 
 namespace pipewright::exec::graphs {
 
@@ -20,6 +26,7 @@ struct GraphTrainingOptions {
   std::uint64_t seed = 1;
   /// By tensor's name, whole: what they begin with, instead of what is drawn.
   std::map<std::string, std::vector<float>> values = {};
+  LocalFunctions functions = {};  // of operators of the rule local_map
   /// Folders of saved states (exec/spmd/saved_state.hpp): what it goes on from, and what it leaves.
   std::optional<std::filesystem::path> load = {}, save = {};
 };
@@ -38,10 +45,23 @@ struct GraphTraining {
 /// The same tensors and operators on one rank, with no annotation but that.
 spmd::OperatorGraph on_one_rank(spmd::OperatorGraph graph);
 
-/// With the graph's optimizer. Throws InputError: an operator that is not computed here, more ranks
-/// or elements than these bounds; RunError: a value that is not finite.
+/// A process of a job that has one rank of the graph, the one with its number.
+struct GraphProcess {
+  int process = 0;
+  /// Of these ranks; null where this one is not among them. All processes ask for the same ones.
+  std::function<std::unique_ptr<collectives::Group>(std::span<const RankId>)> group = {};
+  /// The texts of all processes, by process; each calls it equally often.
+  std::function<std::vector<std::string>(const std::string&)> share = {};
+};
+/// As many as have to be started: one more than the highest rank.
+int processes_of(const spmd::OperatorGraph& graph);
+
+/// With the graph's optimizer; in threads, unless this is a process of a job. Throws InputError: an
+/// operator that is not computed here, more ranks or elements than these bounds; RunError: a value
+/// that is not finite.
 GraphTraining train_graph(const spmd::OperatorGraph& completed, const spmd::TrainingSteps& steps,
-                          const GraphTrainingOptions& options);
+                          const GraphTrainingOptions& options,
+                          const GraphProcess* process = nullptr);
 
 /// How far two arrays are apart, of the largest magnitude in either.
 struct ArrayDifference {

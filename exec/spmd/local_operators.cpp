@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
 #include "core/spmd/operators.hpp"
 #include "exec/spmd/local_kernels.hpp"
 
@@ -55,6 +56,18 @@ bool are_there(const std::vector<spmd::GraphArgument>& arguments, std::size_t fi
 }
 
 }  // namespace
+
+const LocalFunction* function_of(const spmd::GraphOperator& one, const LocalFunctions& functions) {
+  if (one.rule != spmd::kLocalMap) return nullptr;
+  const auto* name =
+      one.attributes.empty() ? nullptr : std::get_if<std::string>(&one.attributes.front());
+  if (name == nullptr) refuse(one, "the name of a function is its first attribute");
+  if (const auto found = functions.find(*name); found != functions.end()) return &found->second;
+  std::vector<std::string_view> names;
+  for (const auto& [known, function] : functions) names.push_back(known);
+  refuse(one, "no function \"" + *name + "\" is given" + did_you_mean(*name, names) +
+                  "; a program that trains the graph gives it (GraphTrainingOptions::functions)");
+}
 
 const LocalOperator& local_operator(const spmd::GraphOperator& one) {
   const auto found = operator_table().find(one.rule);

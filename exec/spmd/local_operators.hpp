@@ -3,6 +3,9 @@
 // other rows and columns the process has.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +25,20 @@ struct LocalCall {
   /// Where the classes of logits are divided: the processes that have the others, in their order.
   collectives::Group* classes = nullptr;
 };
+
+/// What the operators of the rule local_map compute, by the name in their attribute: inputs to
+/// outputs, and gradients of outputs to those of inputs, each on the parts that the process has, as
+/// the operator is annotated. LocalArray::part says where in the whole tensors these lie. An output
+/// that is annotated P(sum) is made of each process's summand; its gradient comes whole.
+struct LocalFunction {
+  std::function<void(const LocalCall&)> forward = {};
+  std::function<void(const LocalCall&)> backward = {};  // none: no gradient goes through
+};
+using LocalFunctions = std::map<std::string, LocalFunction, std::less<>>;
+
+/// Of an operator of the rule local_map, else nullptr. Throws InputError where it names none of
+/// these.
+const LocalFunction* function_of(const spmd::GraphOperator& one, const LocalFunctions& functions);
 
 inline constexpr std::size_t kAllPlaces = ~std::size_t{0};
 

@@ -13,7 +13,24 @@ std::vector<Layout>& heard_of(RuleAnswer& answer) {
   return answer.direction == Direction::Forward ? answer.inputs : answer.outputs;
 }
 
+/// As annotated; what is not is whole.
+Inference annotated(const OperatorOnMesh& one) {
+  const auto side = [&](const std::vector<GraphArgument>& arguments,
+                        const std::vector<std::optional<Layout>>& given) {
+    std::vector<PlacedLayout> placed;
+    for (const Layout& otherwise : whole_layouts(one.graph, arguments)) {
+      const std::size_t at = placed.size();
+      const bool is_given = at < given.size() && given[at];
+      placed.push_back({std::to_string(at), is_given ? *given[at] : otherwise});
+    }
+    return placed;
+  };
+  return {side(one.row().inputs, one.row().annotation.inputs),
+          side(one.row().outputs, one.row().annotation.outputs)};
+}
+
 Inference inferred(const OperatorOnMesh& one, const RuleAnswer& answer) {
+  if (one.row().rule == kLocalMap) return annotated(one);
   return infer(
       call_of(one.graph, one.row(), answer.direction, one.mesh, answer.inputs, answer.outputs));
 }

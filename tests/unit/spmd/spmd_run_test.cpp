@@ -118,6 +118,43 @@ TEST(SpmdRun, WritesItsCallsAsAnOrderThatIsChecked) {
   EXPECT_NE(checked.out.find("\nok\n"), std::string::npos) << checked.out;
 }
 
+/// Processes sum in the order of threads here, so what they print and leave is the same.
+TEST(SpmdRun, TrainsInProcessesAsInThreads) {
+  const Folder folder;
+  const std::string words =
+      "spmd run " + example("small-gpt") + " --optimizer adamw --sharding-stage 3 --json";
+  const auto threads = pipewright(words + " --save threads", folder);
+  ASSERT_EQ(threads.status, 0) << threads.err;
+  std::vector<std::string> jobs = {PIPEWRIGHT_SOURCE_DIR "/tests/support/start_job 4 $PW " + words +
+                                   " --transport tcp"};
+  if (shell("command -v mpirun", folder).status == 0) {
+    jobs.push_back(kMpirun + ("-np 4 $PW " + words) + " --transport mpi");
+  }
+  for (const std::string& job : jobs) {
+    const auto processes = shell(job + " --save processes", folder);
+    if (processes.err.find("cannot be loaded") != std::string::npos) continue;  // no Open MPI
+    ASSERT_EQ(processes.status, 0) << processes.err;
+    EXPECT_EQ(Json::parse(processes.out), Json::parse(threads.out));
+    EXPECT_EQ(shell("diff -r threads processes", folder).out, "");
+    const auto again = shell(job + " --load processes", folder);
+    ASSERT_EQ(again.status, 0) << again.err;
+    EXPECT_EQ(Json::parse(again.out).at("agrees"), true);
+  }
+}
+
+TEST(SpmdRun, NeedsAProcessForEachRank) {
+  const Folder folder;
+  const std::string words = "spmd run " + example("small-gpt") + " --transport tcp";
+  const auto alone = pipewright(words, folder);
+  EXPECT_EQ(alone.status, 3);
+  EXPECT_NE(alone.err.find("--nproc-per-node 4"), std::string::npos) << alone.err;
+  const auto few = shell(PIPEWRIGHT_SOURCE_DIR "/tests/support/start_job 3 $PW " + words, folder);
+  EXPECT_NE(few.status, 0);
+  EXPECT_NE(few.err.find("the graph's ranks are 0 to 3, and the job has 3 processes: start 4"),
+            std::string::npos)
+      << few.err;
+}
+
 TEST(SpmdRun, TrainsWhatPlacementFound) {
   const Folder folder;
   const auto placed =

@@ -9,13 +9,17 @@
 #include "core/spmd/graph/graph_json.hpp"
 #include "core/spmd/graph/step_calls.hpp"
 #include "core/spmd/reshard_cases.hpp"
+#include "exec/collectives/process/job_groups.hpp"
 #include "exec/spmd/graph_training.hpp"
 #include "exec/spmd/graph_values.hpp"
+#include "exec/transports/process/all_gather.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/running/modules.hpp"
+#include "tools/running/process_job.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -217,11 +221,33 @@ spmd::GraphOptimizer optimizer_of(const Arguments& arguments, const spmd::Operat
   return optimizer;
 }
 
-int run_graph(const Arguments& arguments, Session& session) {
+/// What a process of a job has instead of threads.
+exec::graphs::GraphProcess process_of(exec::mpi::Link& link, exec::collectives::JobGroups& groups) {
+  return {.process = link.process(),
+          .group = [&groups](std::span<const RankId> ranks) { return groups.group(ranks, {}); },
+          .share = [&link](const std::string& own) { return exec::mpi::all_gather(link, own); }};
+}
+
+spmd::OperatorGraph graph_of(const Arguments& arguments) {
   const std::string file = arguments.positionals().front();
   const Json json = parse_json(read_text(file), file);
   spmd::OperatorGraph given = spmd::read_graph(JsonCursor(json, file));
   given.optimizer = optimizer_of(arguments, given);
+  return given;
+}
+
+void require_processes(const spmd::OperatorGraph& graph, const exec::mpi::Link& link) {
+  const int wanted = exec::graphs::processes_of(graph);
+  if (link.processes() == wanted) return;
+  throw InputError("the graph's ranks are 0 to " + std::to_string(wanted - 1) +
+                   ", and the job has " + std::to_string(link.processes()) + " processes: start " +
+                   std::to_string(wanted));
+}
+
+int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
+  const spmd::OperatorGraph given = graph_of(arguments);
+  if (link != nullptr) require_processes(given, *link);
+  const bool speaks = link == nullptr || link->process() == 0;
   const std::size_t loss = spmd::loss_of(given, arguments.text("--loss"));
   exec::graphs::GraphTrainingOptions options = options_of(arguments);
   for (const std::string& weights : arguments.all("--weights")) {
@@ -230,15 +256,24 @@ int run_graph(const Arguments& arguments, Session& session) {
   Trained trained;
   trained.graph = spmd::completed(given).graph;
   trained.steps = spmd::training_steps(trained.graph, loss);
-  if (const auto out = arguments.text("--calls")) {
+  if (const auto out = arguments.text("--calls"); out && speaks) {
     session.save(*out, spmd::calls_of(trained.graph, trained.steps));
     session.wrote(*out);
   }
   if (const auto folder = arguments.text("--load")) options.load = *folder;
-  const spmd::OperatorGraph serial = exec::graphs::on_one_rank(given);
-  trained.serial = exec::graphs::train_graph(serial, spmd::training_steps(serial, loss), options);
+  if (speaks) {
+    const spmd::OperatorGraph serial = exec::graphs::on_one_rank(given);
+    trained.serial = exec::graphs::train_graph(serial, spmd::training_steps(serial, loss), options);
+  }
   if (const auto folder = arguments.text("--save")) options.save = *folder;
-  trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
+  if (link == nullptr) {
+    trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
+  } else {
+    exec::collectives::JobGroups groups(*link);
+    const exec::graphs::GraphProcess process = process_of(*link, groups);
+    trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options, &process);
+  }
+  if (!speaks) return kDone;
   if (options.save) session.wrote(options.save->string());
   if (session.json()) {
     session.print_result(to_json(trained));
@@ -246,6 +281,20 @@ int run_graph(const Arguments& arguments, Session& session) {
     print_training(trained, session);
   }
   return compared(trained).agrees() ? kDone : kAnswerIsNo;
+}
+
+int run_graph(const Arguments& arguments, Session& session) {
+  const std::string transport = arguments.text_or("--transport", "local");
+  if (transport == "local") return train_graph(arguments, session, nullptr);
+  if (transport == "mpi") require_transport(transport);
+  const auto job = job_for(transport);
+  if (!job) {
+    const int processes = exec::graphs::processes_of(graph_of(arguments));
+    refuse_outside_job(transport, "spmd run", std::to_string(processes));
+  }
+  return run_in_job(*job, session, "spmd run", [&](exec::mpi::Link& link, Session& own) {
+    return train_graph(arguments, own, &link);
+  });
 }
 
 }  // namespace
@@ -256,19 +305,27 @@ Command spmd_run_command() {
   command.summary = "train an operator graph on the ranks of its meshes, and on one rank";
   command.description =
       "Reads an operator graph (pipewright.graph/1), completes it, and trains it with its "
-      "optimizer, a thread for each rank: forward, backward, what moves between, updates. Tensors "
-      "that no operator makes are drawn from the seed, or read with --weights. The same graph is "
-      "then trained on one rank. "
-      "The exit status is 1 if a loss, a gradient or a parameter is off by more than 1e-6 of the "
-      "largest.";
+      "optimizer, a thread or a process for each rank: forward, backward, what moves between, "
+      "updates. Tensors that no operator makes are drawn from the seed, or read with --weights. "
+      "The same graph is trained on one rank too. The exit status is 1 if a loss, a gradient or a "
+      "parameter is off by more than 1e-6 of the largest.";
   command.examples = {
       {"spmd run docs/examples/data-parallel.json", "losses, and what moved in each step"},
       {"spmd run docs/examples/hybrid-parallel.json --steps 10", "eight ranks, two stages"},
       {"spmd run docs/examples/hybrid-words.json --calls calls.csv", "for check calls.csv"},
+      {"spmd run docs/examples/small-gpt.json --optimizer adamw --sharding-stage 2 --save state",
+       "the optimizer's states and gradients divided along dp, and saved; go on with --load state"},
   };
   command.positionals = {
       {.name = "FILE", .help = "an operator graph; - is standard input", .least = 1, .most = 1}};
   command.flags = {
+      {.group = "Training",
+       .name = "--transport",
+       .argument = "KIND",
+       .help = "local: ranks are threads; mpi, tcp: each process of the job is the rank of its "
+               "number; default local",
+       .choices = {"local", "mpi", "tcp"},
+       .checked = true},
       {.group = "Training",
        .name = "--loss",
        .argument = "TENSOR",

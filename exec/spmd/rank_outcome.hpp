@@ -1,0 +1,28 @@
+// What one rank has in the end of a training, as a value that another process can be told.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/spmd/graph/step_memory.hpp"
+#include "exec/spmd/local_array.hpp"
+
+namespace pipewright::exec::graphs {
+
+struct RankOutcome {
+  std::vector<double> losses = {};  // none where it has no part of the loss
+  spmd::StepMemory memory = {};
+  std::int64_t bytes_read = 0;  // of a saved state
+  /// Of the parameters that are trained, by tensor: its parts.
+  std::map<std::size_t, LocalArray> parameters = {}, first_gradients = {};
+};
+
+std::string to_bytes(const RankOutcome& outcome);
+/// Throws RunError for what is not whole.
+RankOutcome outcome_of(std::string_view bytes);
+
+}  // namespace pipewright::exec::graphs
