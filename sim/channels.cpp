@@ -94,7 +94,10 @@ class Channels {
   void start_collective(std::uint32_t index) {
     const auto& members = program_.collectives[index].members;
     for (const Collective::Member& member : members) moving_[member.instruction] = now_;
-    links_.begin_collective(index, now_, requested_);
+    // At once: one that takes no time belongs to this instant.
+    std::vector<Links::Event> begun;
+    links_.begin_collective(index, now_, begun);
+    for (const Links::Event& e : begun) events_.push({e.time, e.send, e.stamp});
   }
 
   Result result() {
