@@ -11,7 +11,7 @@
 
 namespace pipewright::exec::collectives {
 
-class SharedGroup final : public Group {
+class SharedGroup : public Group {
  public:
   /// `memory` keeps what the board lies in.
   SharedGroup(Board::Place place, std::shared_ptr<void> memory);

@@ -1,4 +1,5 @@
 // Groups whose members are threads of one process: they read one another's arrays where they lie.
+// Each is a Posting, too (exec/collectives/posting.hpp).
 #pragma once
 
 #include <memory>

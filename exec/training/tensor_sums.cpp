@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "exec/collectives/posting.hpp"
+#include "exec/layers/layer.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -42,14 +44,29 @@ void bring_together(RowsOfMembers& rows, collectives::Group& group) {
 
 void bring_together(RingOfMembers& ring, collectives::Group& group) {
   const int n = group.members();
-  const std::size_t words =
-      static_cast<std::size_t>(ring.rows) * static_cast<std::size_t>(ring.width);
+  const std::size_t words = words_of(ring.rows, ring.width);
   std::vector<std::size_t> sent(static_cast<std::size_t>(n), 0), arrived(sent);
   sent[collectives::index_of((group.member() + 1) % n)] = words * sizeof(float);
   arrived[collectives::index_of((group.member() + n - 1) % n)] = words * sizeof(float);
   for (const RingOfMembers::Hop& hop : ring.arrays)
     group.all_to_all({std::as_bytes(std::span(hop.sent, words)), sent},
                      {std::as_writable_bytes(std::span(hop.arrived, words)), arrived});
+}
+
+void send_round(const std::string& name, const RingOfMembers& ring, collectives::Group& group) {
+  auto* const posting = dynamic_cast<collectives::Posting*>(&group);
+  if (posting == nullptr) return;
+  const std::size_t size = words_of(ring.rows, ring.width);
+  for (const RingOfMembers::Hop& hop : ring.arrays)
+    posting->post(name, std::as_bytes(std::span(hop.sent, size)));
+}
+
+void take_round(const std::string& name, RingOfMembers& ring, collectives::Group& group) {
+  auto* const posting = dynamic_cast<collectives::Posting*>(&group);
+  if (posting == nullptr) return bring_together(ring, group);
+  const std::size_t size = words_of(ring.rows, ring.width);
+  for (const RingOfMembers::Hop& hop : ring.arrays)
+    posting->collect(name, std::as_writable_bytes(std::span(hop.arrived, size)));
 }
 
 }  // namespace pipewright::exec

@@ -14,5 +14,11 @@ void bring_together(SumOfMembers& sum, const AxisGroup& members, collectives::Gr
 /// All rows are there when it returns. Otherwise as above.
 void bring_together(RowsOfMembers& rows, collectives::Group& group);
 void bring_together(RingOfMembers& ring, collectives::Group& group);
+/// Of what goes on beside computations, which a member may come to long before the others: where
+/// the group can (exec/collectives/posting.hpp), it is sent when the call is issued, so that nobody
+/// waits for anybody when it has ended. Elsewhere members meet then. `name`: of the call, among
+/// those that are under way at once.
+void send_round(const std::string& name, const RingOfMembers& ring, collectives::Group& group);
+void take_round(const std::string& name, RingOfMembers& ring, collectives::Group& group);
 
 }  // namespace pipewright::exec

@@ -12,6 +12,15 @@
 
 namespace pipewright::exec::cpu {
 
+namespace {
+
+/// Of the two actions of a pair, which may be of one stage.
+std::string name_of(const Action& action, const RingOfMembers& ring) {
+  return std::string(to_string(action.kind)) + " " + ring.what;
+}
+
+}  // namespace
+
 const Strands::Strand* Strands::find(const Action& action) const {
   const auto found = std::find_if(strands_.begin(), strands_.end(),
                                   [&](const Strand& one) { return one.action == action; });
@@ -63,21 +72,22 @@ void Strands::issue(InstructionId call) {
       strand->paused.wanted &&
           difference(program_.call(program_.code[call]), call_for(strand->paused.wanted)).empty(),
       program_.text(call) + " is issued where its layers do not ask for it");
-  if (is_beside(strand->paused.wanted))
-    strand->beside.push_back(std::exchange(strand->paused.wanted, {}));
+  if (!is_beside(strand->paused.wanted)) return;
+  const RingOfMembers& ring = *strand->paused.wanted.ring;
+  send_round(name_of(strand->action, ring), ring, *groups_.context);
+  strand->beside.push_back(std::exchange(strand->paused.wanted, {}));
 }
 
 void Strands::bring_together(InstructionId call) {
   const Strand* const found = strand_of_call(call);
   if (found == nullptr) return;
   Strand& strand = at(found->action);
-  Wanted wanted;
-  if (strand.beside.empty()) {
-    wanted = std::exchange(strand.paused.wanted, {});
-  } else {  // calls of an action end in their order
-    wanted = strand.beside.front();
+  if (!strand.beside.empty()) {  // calls of an action end in their order
+    RingOfMembers& ring = *strand.beside.front().ring;
     strand.beside.pop_front();
+    return take_round(name_of(strand.action, ring), ring, *groups_.context);
   }
+  const Wanted wanted = std::exchange(strand.paused.wanted, {});
   PIPEWRIGHT_ASSERT(wanted, "a call ended that nobody has issued");
   if (wanted.exchange != nullptr) return exec::bring_together(*wanted.exchange, *groups_.experts);
   const bool is_along_tp = wanted.axis == kTensorAxis;

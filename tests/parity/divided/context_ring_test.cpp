@@ -94,6 +94,21 @@ TEST(ContextRingLayouts, FastNumericsAreNearTheSerialRun) {
   }
 }
 
+/// Each rank's block takes its own time there, and nobody's clock stands while another one
+/// computes.
+TEST(ContextRingLayouts, OnTheVirtualClockNobodyWaitsForAnothersBlock) {
+  const Layout layout{.tensor = 1, .context = 4, .ring = true};
+  const Program program =
+      divided(planner::make_order("1f1b", {1, 4, 1, {}}), llama(), layout, "torch", Numerics::Fast);
+  DividedSetting setting(program, llama(), Numerics::Fast, layout);
+  setting.training.clock = exec::local::ClockKind::Virtual;
+  setting.training.verified_steps = 1;
+  const auto result =
+      exec::cpu::run_on_cpu(program, costs_of(program, 1000), setting.training, {.steps = 2});
+  ASSERT_TRUE(result.finished());
+  EXPECT_LT(result.verify.value().gradients.norm_rel, 1e-6);
+}
+
 /// Experts see their rank's rows, as ever.
 TEST(ContextRingLayouts, AMixtureBesideItHasTheSerialRunsBits) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
