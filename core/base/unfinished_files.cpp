@@ -15,7 +15,7 @@ enum State : int { kFree, kBeingWritten, kAnnounced };
 
 // A signal handler has nothing but globals that exist from the beginning.
 std::array<std::atomic<int>, kMostFiles> states{};
-std::array<std::array<char, kLongestPath>, kMostFiles> paths{};
+std::array<std::array<char, kLongestPath>, kMostFiles> unfinished_paths{};
 
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -26,8 +26,8 @@ UnfinishedFile::UnfinishedFile(std::string_view path) {
   for (std::size_t i = 0; i < kMostFiles; ++i) {
     int free = kFree;
     if (!states[i].compare_exchange_strong(free, kBeingWritten)) continue;
-    std::memcpy(paths[i].data(), path.data(), path.size());
-    paths[i][path.size()] = '\0';
+    std::memcpy(unfinished_paths[i].data(), path.data(), path.size());
+    unfinished_paths[i][path.size()] = '\0';
     states[i].store(kAnnounced);
     slot_ = &states[i];
     return;
@@ -48,7 +48,7 @@ UnfinishedFile& UnfinishedFile::operator=(UnfinishedFile&& other) noexcept {
 
 void remove_unfinished_files() noexcept {
   for (std::size_t i = 0; i < kMostFiles; ++i) {
-    if (states[i].load() == kAnnounced) ::unlink(paths[i].data());
+    if (states[i].load() == kAnnounced) ::unlink(unfinished_paths[i].data());
   }
 }
 
