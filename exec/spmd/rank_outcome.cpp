@@ -5,9 +5,9 @@
 namespace pipewright::exec::graphs {
 namespace {
 
-using Parts = std::map<std::size_t, LocalArray>;
+using PartsByNumber = std::map<std::size_t, LocalArray>;
 
-void put(Packer& packer, const Parts& parts) {
+void put(Packer& packer, const PartsByNumber& parts) {
   packer.put<std::uint64_t>(parts.size());
   for (const auto& [tensor, array] : parts) {
     packer.put<std::uint64_t>(tensor);
@@ -17,8 +17,8 @@ void put(Packer& packer, const Parts& parts) {
   }
 }
 
-Parts get_parts(Unpacker& unpacker) {
-  Parts parts;
+PartsByNumber get_parts(Unpacker& unpacker) {
+  PartsByNumber parts;
   for (auto left = unpacker.get<std::uint64_t>(); left > 0; --left) {
     LocalArray& array = parts[unpacker.get<std::uint64_t>()];
     array.part.offset = unpacker.get_all<std::int64_t>();
