@@ -153,7 +153,7 @@ class PageTest(unittest.TestCase):
         self.assertIn("waiting for data: B m0 s1 on rank 1", said)
         self.assertIn("holds up", said)
         self.assertIn("in the end", said)
-        self.assertIn("upstream action: F m0 s7 on rank 7", said)
+        self.assertIn("2 ms upstream action: B m0 s7 on rank 7", said)
         x, y = self.place_of(str(self.number_of("B m0 s0", 0)))
         self.browser.click(x, y)
         said = self.text("details")

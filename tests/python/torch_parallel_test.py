@@ -154,7 +154,7 @@ class BesideThePipeline(unittest.TestCase):
     def test_stages_train_as_the_model_does(self):
         for rank, found in enumerate(run_job(4, compared, CASES)):
             for case, off in zip(CASES, found):
-                with self.subTest(*case, rank=rank):
+                with self.subTest(" ".join(case), rank=rank):
                     self.assertLess(off, 1e-5)
 
     def test_a_plan_with_tensor_parallel_layers_is_split(self):
