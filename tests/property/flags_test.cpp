@@ -527,7 +527,7 @@ TEST(FlagsOfMeasuring, SayWhatTheyDo) {
       "cluster": {"preset": "dgx-a100", "devices": 8}, "global_batch": 64})");
   folder.write("among", "tp=1,pp=1\ntp=2,pp=1\ntp=1,pp=2\ntp=1,pp=4\ntp=2,pp=4\n");
   const Json plain = measured_with("", folder);
-  ASSERT_GT(plain.at("trials").size(), 2U);
+  ASSERT_GT(plain.at("trials").size(), 1U);  // so that a flag can take one away
   for (const Flag& flag : command_named("tune").flags) {
     const auto statement = beside_measure().find(flag.name);
     ASSERT_NE(statement, beside_measure().end())
