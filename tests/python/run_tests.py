@@ -29,11 +29,10 @@ ALL = (
 SAMPLED = ("torch_check", "torch_explain", "torch_measure", "torch_record", "torch_split")
 
 
-def sampled(cases):
+def sampled(every):
     """At least one of these."""
     place, _, parts = os.environ.get("PIPEWRIGHT_TORCH_SAMPLE", "0/1").partition("/")
-    every = [case for suite in cases for case in suite]
-    return unittest.TestSuite(every[int(place) % len(every) :: int(parts)])
+    return every[int(place) % len(every) :: int(parts)]
 
 
 def cases_of(name):
@@ -44,7 +43,7 @@ def cases_of(name):
         print(f"skipped: {name}: {reason}")
         return None
     cases = unittest.defaultTestLoader.loadTestsFromModule(module)
-    return sampled(cases) if name in SAMPLED else cases
+    return unittest.TestSuite(sampled([case for suite in cases for case in suite])) if name in SAMPLED else cases
 
 
 def main():

@@ -1,6 +1,7 @@
 """Jobs of real processes that train over gloo, for the tests of pipewright.torch; a module that imports this is skipped
 where PyTorch 2.13 is missing."""
 
+import json
 import os
 import tempfile
 import unittest
@@ -17,6 +18,7 @@ if not torch.__version__.startswith("2.13."):
 from pipewright.torch.lists import stages_of  # noqa: E402 (after what may be missing)
 
 LIMIT_S = 240  # of a job
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
 
 
 def _work(rank, ranks, folder, function, arguments):
@@ -157,7 +159,21 @@ def traced_step(pipeline, tokens, targets):
     return losses, [event.name[3:] for event in sorted(slices, key=lambda event: event.time_range.start)]
 
 
+def tensor_parallel_plan(folder):
+    """The example's plan on four devices, two to each layer."""
+    with open(os.path.join(EXAMPLES, "plan.json")) as file:
+        plan = json.load(file)
+    plan["mesh"] = {"shape": [2, 2], "dim_names": ["pp", "tp"], "devices": [0, 1, 2, 3]}
+    plan["cluster"]["devices_per_node"] = 4
+    del plan["cluster_fingerprint"]
+    path = os.path.join(folder, "tp.json")
+    with open(path, "w") as file:
+        json.dump(plan, file)
+    return path
+
+
 __all__ = [
+    "EXAMPLES",
     "PipelineStage",
     "batch_of",
     "difference",
@@ -168,6 +184,7 @@ __all__ = [
     "schedules",
     "stages_by_cut",
     "step",
+    "tensor_parallel_plan",
     "torch",
     "traced",
     "unpipelined",

@@ -1,7 +1,6 @@
 """Stages that are divided or replicated by PyTorch's own means, in a pipeline of two ranks beside two others: FSDP2,
 DistributedDataParallel, tensor parallel layers (DTensor). They train as the model without any of it."""
 
-import json
 import os
 import subprocess
 import tempfile
@@ -24,11 +23,11 @@ from torch_jobs import (
     run_job,
     schedules,
     step_on,
+    tensor_parallel_plan,
     torch,
     unpipelined,
 )
 
-EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
 MICRO_BATCHES = 4
 CASES = (
     ("fsdp", "1f1b"),
@@ -159,14 +158,7 @@ class BesideThePipeline(unittest.TestCase):
 
     def test_a_plan_with_tensor_parallel_layers_is_split(self):
         with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(EXAMPLES, "plan.json")) as file:
-                plan = json.load(file)
-            plan["mesh"] = {"shape": [2, 2], "dim_names": ["pp", "tp"], "devices": [0, 1, 2, 3]}
-            plan["cluster"]["devices_per_node"] = 4
-            del plan["cluster_fingerprint"]
-            path = os.path.join(folder, "tp.json")
-            with open(path, "w") as file:
-                json.dump(plan, file)
+            path = tensor_parallel_plan(folder)
             for off in run_job(4, split_and_trained, path):
                 self.assertLess(off, 1e-5)
 

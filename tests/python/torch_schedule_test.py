@@ -7,6 +7,7 @@ import unittest
 
 import pipewright
 import pipewright.torch
+from run_tests import sampled
 from torch_jobs import (
     assert_refusals,
     difference,
@@ -78,12 +79,6 @@ def is_computation(action):
     return re.fullmatch(r"\d+[FIWB]\d+|\(.*\)OVERLAP_F_B", action) is not None
 
 
-def sampled(orders):
-    """Of these, PIPEWRIGHT_TORCH_SAMPLE=k/n chooses the k-th of each n; without it all."""
-    place, _, parts = os.environ.get("PIPEWRIGHT_TORCH_SAMPLE", "0/1").partition("/")
-    return dict(list(orders.items())[int(place) :: int(parts)])
-
-
 class EverySchedule(unittest.TestCase):
     def train(self, orders, ranks):
         by_rank = run_job(ranks, compared, [order.to_csv() for order in orders.values()])
@@ -112,7 +107,7 @@ class EverySchedule(unittest.TestCase):
     def test_four_ranks(self):
         orders = orders_of(4)
         self.assertGreater(len(orders), 20)
-        self.train(sampled(orders), 4)
+        self.train(dict(sampled(list(orders.items()))), 4)
 
 
 def refusals(rank, _):

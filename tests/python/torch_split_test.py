@@ -8,9 +8,19 @@ import unittest
 
 import pipewright
 import pipewright.torch
-from torch_jobs import assert_refusals, difference, layers_of, loss_fn, run_job, step, torch, unpipelined
+from torch_jobs import (
+    EXAMPLES,
+    assert_refusals,
+    difference,
+    layers_of,
+    loss_fn,
+    run_job,
+    step,
+    tensor_parallel_plan,
+    torch,
+    unpipelined,
+)
 
-EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
 BLOCKS = 4  # of gpt-tiny, whose layers are an embedding, the blocks and a head
 
 
@@ -21,18 +31,6 @@ def plan_with(folder, cut, name="plan.json"):
     for stage, first, end in zip(plan["stages"], cut, cut[1:]):
         stage["layers"] = [first, end]
     path = os.path.join(folder, f"{'-'.join(map(str, cut))}.json")
-    with open(path, "w") as file:
-        json.dump(plan, file)
-    return path
-
-
-def tensor_parallel_plan(folder):
-    with open(os.path.join(EXAMPLES, "plan.json")) as file:
-        plan = json.load(file)
-    plan["mesh"] = {"shape": [2, 2], "dim_names": ["pp", "tp"], "devices": [0, 1, 2, 3]}
-    plan["cluster"]["devices_per_node"] = 4
-    del plan["cluster_fingerprint"]
-    path = os.path.join(folder, "tp.json")
     with open(path, "w") as file:
         json.dump(plan, file)
     return path

@@ -8,30 +8,26 @@
 namespace pipewright::traces {
 namespace {
 
-constexpr std::string_view kRanges = "NVTX_EVENTS", kKernels = "CUPTI_ACTIVITY_KIND_KERNEL",
-                           kCalls = "CUPTI_ACTIVITY_KIND_RUNTIME", kTexts = "StringIds",
-                           kSession = "TARGET_INFO_SESSION_START_TIME";
-
 class NsightReader {
  public:
   NsightReader(const Database& database, EventFilter is_kept)
       : file_(database.file()), is_kept_(is_kept), database_(database) {}
 
   RawTrace run() {
-    if (!database_.has_table(kRanges)) {
+    if (!database_.has_table("NVTX_EVENTS")) {
       throw InputError(file_, "",
                        "has no table NVTX_EVENTS; expected ranges named after the actions of a "
                        "pipeline: record with nsys profile --trace=cuda,nvtx");
     }
-    if (database_.has_table(kTexts)) {
+    if (database_.has_table("StringIds")) {
       database_.each("SELECT id, value FROM StringIds", [&](const DatabaseRow& row) {
         texts_[row.number(0).value_or(0)] = row.text(1);
       });
     }
     read_ranges();
-    if (database_.has_table(kCalls)) read_calls();
-    if (database_.has_table(kKernels)) read_kernels();
-    if (database_.has_table(kSession)) {
+    if (database_.has_table("CUPTI_ACTIVITY_KIND_RUNTIME")) read_calls();
+    if (database_.has_table("CUPTI_ACTIVITY_KIND_KERNEL")) read_kernels();
+    if (database_.has_table("TARGET_INFO_SESSION_START_TIME")) {
       database_.each("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME",
                      [&](const DatabaseRow& row) { trace_.base_ns = row.number(0); });
     }

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <deque>
 #include <tuple>
 #include <vector>
+
+#include "core/base/words.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -22,10 +23,8 @@ constexpr std::array<JobType, 5> kTypes = {{{"backward_b", "I"},
                                             {"optimizer", ""}}};
 
 std::optional<int> number_of(std::string_view text) {
-  int number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && rest == end && number >= 0 ? std::optional(number) : std::nullopt;
+  const auto number = number_of_word<int>(text);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 struct Job {
