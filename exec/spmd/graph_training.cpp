@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "core/base/words.hpp"
 #include "core/spmd/graph/step_calls.hpp"
 #include "exec/base/random.hpp"
 #include "exec/collectives/threads.hpp"
@@ -246,7 +247,7 @@ GraphTraining joined(const OperatorGraph& graph, const std::vector<RankOutcome>&
 }
 
 /// All ranks as threads of this process.
-GraphTraining trained_in_threads(const GraphJob& job, const GraphSave& save) {
+GraphTraining trained_in_threads(const GraphJob& job, GraphSave save) {
   auto groups = groups_by_rank(wanted_groups(job.graph, job.steps));
   std::map<int, std::unique_ptr<RankOfGraph>> ranks;
   for (const int rank : ranks_of(job.graph)) {
@@ -257,7 +258,7 @@ GraphTraining trained_in_threads(const GraphJob& job, const GraphSave& save) {
   for (const auto& [rank, one] : ranks) outcomes.push_back(one->outcome());
   GraphTraining training = joined(job.graph, outcomes);
   if (!save.folder) return training;
-  begin_saving(*save.folder);
+  save.description.save = begin_saving(*save.folder);
   for (const auto& [rank, one] : ranks) {
     write_parts(*save.folder, save.description, rank, one->to_be_saved());
   }
@@ -266,8 +267,7 @@ GraphTraining trained_in_threads(const GraphJob& job, const GraphSave& save) {
 }
 
 /// One rank here, the others in other processes.
-GraphTraining trained_in_process(const GraphJob& job, const GraphSave& save,
-                                 const GraphProcess& process) {
+GraphTraining trained_in_process(const GraphJob& job, GraphSave save, const GraphProcess& process) {
   RankOfGraph rank(job, process.process,
                    groups_of_process(wanted_groups(job.graph, job.steps), process));
   rank.train();
@@ -277,8 +277,9 @@ GraphTraining trained_in_process(const GraphJob& job, const GraphSave& save,
   }
   GraphTraining training = joined(job.graph, outcomes);
   if (!save.folder) return training;
-  if (process.process == 0) begin_saving(*save.folder);
-  static_cast<void>(process.share(""));  // nobody writes before that, or ends before all have
+  // Nobody writes before process 0 has numbered the save, or ends before all have written.
+  const std::string number = process.process == 0 ? std::to_string(begin_saving(*save.folder)) : "";
+  save.description.save = number_of_word<int>(process.share(number).front()).value_or(0);
   write_parts(*save.folder, save.description, process.process, rank.to_be_saved());
   static_cast<void>(process.share(""));
   if (process.process == 0) finish_saving(*save.folder, save.description);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "core/base/error.hpp"
@@ -17,8 +18,13 @@ constexpr std::size_t kBlockFloats = 16384;
 constexpr const char* kStateFile = "state.json";
 constexpr const char* kStepKey = "step";
 
-fs::path file_of(const fs::path& folder, int rank) {
-  return folder / ("rank-" + std::to_string(rank) + ".safetensors");
+std::string file_name(int rank, int save) {
+  const std::string number = save > 0 ? ".save-" + std::to_string(save) : "";
+  return "rank-" + std::to_string(rank) + number + ".safetensors";
+}
+
+bool is_part_file(std::string_view name) {
+  return name.starts_with("rank-") && name.ends_with(".safetensors");
 }
 
 std::string checksum_key(const std::string& array) { return "crc " + array; }
@@ -49,7 +55,8 @@ std::string checksums_of(const std::vector<float>& values) {
 /// A rank's file, and of the array that is read the block that was read last.
 class PartFile {
  public:
-  PartFile(const fs::path& folder, int rank, int step) : file_(file_of(folder, rank)) {
+  PartFile(const fs::path& folder, int rank, const StateDescription& of)
+      : file_(folder / file_name(rank, of.save)) {
     if (!fs::exists(file_)) {
       throw InputError(
           file_.string(), "",
@@ -57,10 +64,10 @@ class PartFile {
     }
     header_ = read_safetensors(file_);
     const auto saved = header_.metadata.find(kStepKey);
-    if (saved == header_.metadata.end() || saved->second != std::to_string(step)) {
+    if (saved == header_.metadata.end() || saved->second != std::to_string(of.step)) {
       throw InputError(file_.string(), "/__metadata__/" + std::string(kStepKey),
                        "is of another save than " + std::string(kStateFile) + ", which has step " +
-                           std::to_string(step));
+                           std::to_string(of.step));
     }
     stream_.open(file_, std::ios::binary);
   }
@@ -160,7 +167,7 @@ LocalArray SavedState::read(const std::string& name, const spmd::Shape& shape,
   for (const WrittenPart& written : written_parts(*array)) {
     const auto common = spmd::common_part(written.part, part);
     if (!common) continue;
-    PartFile from(folder_, written.rank, description_.step);
+    PartFile from(folder_, written.rank, description_);
     from.select(name, written.part);
     std::vector<float> packed(sized(spmd::elements_of(*common)));
     for_each_row(written.part, *common, [&](std::size_t place, std::size_t at, std::size_t width) {
@@ -172,14 +179,11 @@ LocalArray SavedState::read(const std::string& name, const spmd::Shape& shape,
   return made;
 }
 
-void begin_saving(const fs::path& folder) {
+int begin_saving(const fs::path& folder) {
   make_folder(folder);
-  std::error_code failure;
-  fs::remove(folder / kStateFile, failure);
-  if (failure) {
-    throw MachineError((folder / kStateFile).string() +
-                       ": cannot be replaced: " + failure.message());
-  }
+  if (!fs::exists(folder / kStateFile)) return 0;
+  const int older = description_in(folder).save;
+  return older < kMostSaves ? older + 1 : 1;
 }
 
 void write_parts(const fs::path& folder, const StateDescription& description, int rank,
@@ -197,7 +201,7 @@ void write_parts(const fs::path& folder, const StateDescription& description, in
     }
   }
   if (written_arrays.empty()) return;
-  SafetensorsWriter writer(file_of(folder, rank), written_arrays, metadata);
+  SafetensorsWriter writer(folder / file_name(rank, description.save), written_arrays, metadata);
   for (const LocalArray* one : values) writer.write(one->values);
   writer.finish();
 }
@@ -207,6 +211,15 @@ void finish_saving(const fs::path& folder, const StateDescription& description) 
   DurableFile file(folder, "state");
   file.write(std::as_bytes(std::span(text)));
   file.commit(kStateFile);
+  std::set<std::string> own;
+  for (const SavedArray& array : description.arrays) {
+    for (const WrittenPart& written : written_parts(array))
+      own.insert(file_name(written.rank, description.save));
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (is_part_file(name) && own.count(name) == 0) remove_quietly(entry.path());
+  }
 }
 
 }  // namespace pipewright::exec::graphs

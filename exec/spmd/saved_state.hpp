@@ -2,9 +2,10 @@
 // state.json, which says how they were divided. Whoever reads, on whatever mesh and however
 // divided, takes the parts that it needs from where they lie; everything is there bit for bit.
 //
-// state.json is written when all files are on the disk, and removed before the first of them is
-// written; a folder without it is no saved state. Every 64 KiB of an array has a checksum, in the
-// head of its file, which is compared when they are read.
+// state.json is written when all files are on the disk; a folder without it is no saved state. A
+// save into a folder that has one has files of other names: until its own state.json takes the
+// older one's place, that one holds. Every 64 KiB of an array has a checksum, in the head of its
+// file, which is compared when they are read.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +36,12 @@ class SavedState {
   StateDescription description_;
 };
 
-/// Makes the folder, and makes it none of a saved state.
-void begin_saving(const std::filesystem::path& folder);
+/// Makes the folder; the number of the save that begins (StateDescription::save).
+int begin_saving(const std::filesystem::path& folder);
 /// The parts that this rank has to write, of all that it has by the names of the arrays.
 void write_parts(const std::filesystem::path& folder, const StateDescription& description, int rank,
                  const std::map<std::string, const LocalArray*>& arrays);
-/// All ranks have written.
+/// All ranks have written: the folder holds this save from here on, and the files of others go.
 void finish_saving(const std::filesystem::path& folder, const StateDescription& description);
 
 }  // namespace pipewright::exec::graphs

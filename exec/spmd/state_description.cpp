@@ -83,9 +83,10 @@ std::vector<WrittenPart> written_parts(const SavedArray& array) {
 
 StateDescription read_state_description(const JsonCursor& document) {
   require_schema(document, "graph_state");
-  document.only({"schema", "step", "meshes", "arrays"});
+  document.only({"schema", "step", "save", "meshes", "arrays"});
   StateDescription description{.step = read_count(document.at("step"), 0, kMostSavedSteps),
                                .arrays = {}};
+  if (const auto save = document.find("save")) description.save = read_count(*save, 1, kMostSaves);
   const Meshes meshes = read_meshes(document.at("meshes"));
   const auto members = document.at("arrays").members();
   if (members.size() > kMostSavedArrays) document.at("arrays").fail("at most 40000 arrays");
@@ -100,6 +101,7 @@ Json to_json(const StateDescription& description) {
                    {"step", description.step},
                    {"meshes", Json::object()},
                    {"arrays", Json::object()}};
+  if (description.save > 0) document["save"] = description.save;
   std::vector<spmd::ProcessMesh> meshes;
   for (const SavedArray& array : description.arrays) {
     auto found = std::ranges::find(meshes, array.lies.mesh);

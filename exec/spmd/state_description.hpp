@@ -21,6 +21,7 @@ struct SavedArray {
 
 struct StateDescription {
   int step = 0;  // steps done
+  int save = 0;  // how often the folder was saved into before
   std::vector<SavedArray> arrays;
 
   /// nullptr: there is none of that name.
@@ -30,6 +31,8 @@ struct StateDescription {
 inline constexpr std::string_view kSavedValue = "value";
 /// "value/w_up"; of the optimizer's states "mean/w_up".
 std::string saved_name(std::string_view kind, const std::string& parameter);
+
+inline constexpr int kMostSaves = 1'000'000'000;
 
 /// A process's part, which the first of those writes that have the same.
 struct WrittenPart {

@@ -40,6 +40,8 @@
 #include "traces/chrome/gzip.hpp"
 #include "traces/chrome/join_ranks.hpp"
 #include "traces/chrome/read_trace.hpp"
+#include "traces/logs/megatron_timers.hpp"
+#include "traces/logs/rank_times.hpp"
 
 namespace pipewright::test {
 namespace {
@@ -231,6 +233,11 @@ const std::vector<Reader>& readers() {
       {"trace", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.json"); }},
       {"nsight", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.sqlite"); }},
       {"rank_traces", read_rank_traces},
+      {"timers",
+       [](std::string_view bytes) {
+         for (const auto& print : traces::read_megatron_timers(bytes, "fuzz.log"))
+           (void)traces::stage_times_of(traces::rank_times_of(print, "fuzz.log"), 1);
+       }},
       {"pickle", [](std::string_view bytes) { (void)parse_pickle(bytes, "fuzz"); }},
       {"dumps", read_dumps},
       {"onnx", capture_onnx},

@@ -132,8 +132,8 @@ class Chromium:
             raise PageError(details.get("exception", {}).get("description", details["text"]))
         return result["result"].get("value")
 
-    def screenshot(self, path, whole=False):
-        taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, path, whole=False, form="png", **quality):
+        taken = self.call("Page.captureScreenshot", format=form, captureBeyondViewport=whole, **quality)
         with open(path, "wb") as file:
             file.write(base64.b64decode(taken["data"]))
 

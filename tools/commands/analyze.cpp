@@ -9,6 +9,7 @@
 #include "tools/cli/figures.hpp"
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
+#include "tools/commands/analyze_timers.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/input/step.hpp"
 #include "tools/input/subject.hpp"
@@ -190,6 +191,7 @@ Step read_trace_step(const std::vector<std::string>& files, const Arguments& arg
 
 int run_analyze(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
+  if (!files.empty() && is_timer_log(files.front())) return analyze_timers(arguments, session);
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
   if (!trace && files.size() > 1) {
     throw InputError(files[1], "",
@@ -240,7 +242,10 @@ Command analyze_command() {
       "says by which rule. On GPUs an action takes the time of the kernels that it launched. Where "
       "the ranks' clocks would let a message end before it began, they are set right by the "
       "messages, with what these leave open. In a trace that does not show its transfers, waiting "
-      "for one is counted as waiting for a transfer.";
+      "for one is counted as waiting for a transfer. "
+      "Of a training log it reads what Megatron-LM's timers say of each rank (--timing-log-level 2 "
+      "--timing-log-option all), by stage with --pp, and with --micro-batches simulates the "
+      "schedule with the costs that they show.";
   command.examples = {
       {"analyze examples/real.trace.json", "where did the machine lose its time?"},
       {"analyze examples/real.trace.json --html page.html", "as a page to look around in"},
@@ -249,8 +254,8 @@ Command analyze_command() {
   };
   command.positionals = {subject_file()};
   command.positionals.front().help =
-      "traces (.json or .json.gz, or a folder of them), or what simulate reads; - is a trace on "
-      "standard input";
+      "traces (.json or .json.gz, or a folder of them), a log with Megatron-LM's timers, or what "
+      "simulate reads; - is a trace on standard input";
   command.positionals.front().most = kAnyNumber;
   command.flags = subject_flags();
   for (Flag& flag : trace_flags()) command.flags.push_back(std::move(flag));

@@ -36,13 +36,19 @@ LocalArray counted(const LocalPart& part) {
   return array;
 }
 
-StateDescription save_counted(const fs::path& folder, const std::vector<std::vector<int>>& dims) {
-  const StateDescription description{.step = 3, .arrays = {array_of(dims)}};
-  begin_saving(folder);
+/// Without finish_saving().
+StateDescription write_counted(const fs::path& folder, const std::vector<std::vector<int>>& dims) {
+  const StateDescription description{
+      .step = 3, .save = begin_saving(folder), .arrays = {array_of(dims)}};
   for (const WrittenPart& one : written_parts(description.arrays[0])) {
     const LocalArray array = counted(one.part);
     write_parts(folder, description, one.rank, {{"value/w", &array}});
   }
+  return description;
+}
+
+StateDescription save_counted(const fs::path& folder, const std::vector<std::vector<int>>& dims) {
+  const StateDescription description = write_counted(folder, dims);
   finish_saving(folder, description);
   return description;
 }
@@ -193,8 +199,28 @@ TEST(SavedState, SaysWhatDoesNotFit) {
   fs::copy(folder.path() / "other" / "rank-0.safetensors", folder.path() / "rank-0.safetensors",
            fs::copy_options::overwrite_existing);
   says(plain, "is of another save than state.json");
-  begin_saving(folder.path());
+  fs::remove_all(folder.path());
+  write_counted(folder.path(), {{}, {}});
   says(plain, "or its save was not finished");
+}
+
+TEST(SavedState, OfAnOlderSaveStaysUntilTheNextOneIsWhole) {
+  const Folder folder;
+  const LocalPart whole{.offset = Shape(2), .shape = kShape};
+  const auto is_whole = [&] {
+    std::int64_t bytes = 0;
+    return SavedState(folder.path()).read("value/w", kShape, whole, bytes).values ==
+           counted(whole).values;
+  };
+  for (int save = 0; save < 3; ++save) {
+    save_counted(folder.path(), {{1}, {0}});
+    EXPECT_TRUE(is_whole());
+    EXPECT_EQ(folder.names().size(), 5U);  // state.json and a file a rank
+    const StateDescription cut_off = write_counted(folder.path(), {{0, 1}, {}});
+    EXPECT_EQ(cut_off.save, save + 1);
+    EXPECT_EQ(SavedState(folder.path()).step(), 3);
+    EXPECT_TRUE(is_whole());
+  }
 }
 
 }  // namespace saved_state_test
