@@ -312,6 +312,37 @@ class PageTest(unittest.TestCase):
         matched = "window.pipewright.scene().timelines.map((t) => t.model.actions.other.every((n) => n > 0))"
         self.assertEqual(self.js(matched), [True, True])
 
+    def test_traces_of_ranks_say_what_was_done_to_them(self):
+        done = pipewright(["analyze", os.path.join(ROOT, "examples", "pytorch"), "-q", "--html", "ranks.html"], self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for dark in (False, True):
+            self.open("ranks", dark)
+            self.assertEqual(self.browser.events("Runtime.exceptionThrown"), [])
+        said = self.js("document.body.innerText")
+        self.assertIn("clock of rank 1 set 11.0 s back", said)
+        self.assertIn("20.7 ms of waiting inside 4 slices counts as idle", said)
+        titles = self.js("[...document.querySelectorAll('h2')].map((each) => each.textContent)")
+        for title in ("Waiting inside slices", "Clocks", "Messages between clocks", "Steps of the trace"):
+            self.assertIn(title, titles)
+        x, y = self.place_of(str(self.number_of("B m0 s0", 0)))
+        self.browser.move(x - 100, y)
+        self.assertIn("upstream action: B m0 s1 on rank 1", self.text("tip"))
+        # Rank 0 waits for rank 1, which takes its second input only after its first backward.
+        longest = """(() => { const m = window.pipewright.scene().timelines[0].model, unexplained = m.facts.path_kinds.indexOf("unexplained");
+          return Math.max(...Array.from(m.path.start, (from, i) => m.path.kind[i] === unexplained ? m.path.end[i] - from : 0)); })()"""
+        self.assertLess(self.js(longest), 1e6)
+
+    def test_a_run_shows_its_losses_and_whether_its_gradients_are_right(self):
+        plan, data = os.path.join(ROOT, "examples", "plan.json"), os.path.join(ROOT, "README.md")
+        done = pipewright(["run", plan, "--data", data, "--steps", "3", "--verify", "-q", "--json", "--html", "run.html"], self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        losses = [step["loss"] for step in json.loads(done.stdout)["steps"]]
+        self.open("run")
+        self.assertEqual(self.browser.events("Runtime.exceptionThrown"), [])
+        self.assertIn("agree with a serial run", self.js("document.body.innerText"))
+        self.assertIn("Loss, %.4f to %.4f" % (losses[0], losses[-1]), self.js("document.body.innerText"))
+        self.assertEqual(self.js("document.querySelectorAll('svg').length"), 1)
+
     def test_a_search_shows_its_ranked_table_and_the_best_plan(self):
         job = os.path.join(ROOT, "examples", "job.json")
         done = pipewright(["tune", job, "-q", "--json", "--html", "tune.html"], self.folder)

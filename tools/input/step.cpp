@@ -55,6 +55,10 @@ Step simulated_step(Subject subject) {
   return step;
 }
 
+traces::Times times_of(const Step& step) {
+  return step.read ? traces::Times::Measured : traces::Times::Simulated;
+}
+
 traces::BubbleReport bubbles_of(const Step& step) {
   traces::BubbleReport report = traces::explain_bubbles(step.program, step.timeline);
   if (step.read) traces::explain_overhead(step.read->joined.trace, report);

@@ -10,6 +10,7 @@
 #include "tools/input/subject.hpp"
 #include "tools/input/trace_files.hpp"
 #include "traces/analysis/bubbles.hpp"
+#include "traces/analysis/critical_path.hpp"
 
 namespace pipewright::tools {
 
@@ -32,6 +33,8 @@ Step traced_step(ChosenStep chosen);
 Step simulated_step(Subject subject);
 /// The first of a subject's problems as an InputError that names its source; nothing without one.
 void refuse_unwhole(const Subject& subject);
+
+traces::Times times_of(const Step& step);
 
 /// By cause; of a trace with what it shows in the gaps that its messages do not explain.
 traces::BubbleReport bubbles_of(const Step& step);

@@ -64,6 +64,7 @@ traces::PageData side_data(const Step& step, const traces::BubbleReport& bubbles
                            {.bubbles = &bubbles,
                             .roots = &roots,
                             .ranks = step.ranks,
+                            .times = times_of(step),
                             .other_rows = traces::matched_rows(step.program, step.timeline,
                                                                other.program, other.timeline)});
 }

@@ -62,7 +62,8 @@ std::string kind_text(const Program& program, InstructionId id) {
 traces::PageTable path_table(const StepView& view) {
   traces::PageTable table{"Critical path", {"what", "time", "share", "times"}, {}};
   std::map<std::string, std::pair<std::int64_t, int>> sums;
-  for (const traces::PathStep& step : traces::critical_path(view.program, view.timeline)) {
+  for (const traces::PathStep& step :
+       traces::critical_path(view.program, view.timeline, view.times)) {
     const bool computes = step.kind == traces::PathKind::Compute;
     auto& [ns, times] = sums[computes ? kind_text(view.program, step.instruction)
                                       : std::string(traces::to_string(step.kind))];
@@ -96,7 +97,8 @@ traces::PageData step_data(const StepView& view) {
                            {.stuck = view.stuck ? &*view.stuck : nullptr,
                             .bubbles = &view.bubbles,
                             .roots = &view.roots,
-                            .ranks = view.ranks});
+                            .ranks = view.ranks,
+                            .times = view.times});
 }
 
 }  // namespace
@@ -143,6 +145,7 @@ std::string step_page(const Step& step, const traces::BubbleReport& bubbles,
                 .bubbles = bubbles,
                 .roots = roots,
                 .ranks = step.ranks,
+                .times = times_of(step),
                 .notes = std::move(notes)};
   if (step.read) view.tables = trace_tables(*step.read);
   return step_page(view);

@@ -10,6 +10,7 @@
 #include "core/timeline/timeline.hpp"
 #include "tools/input/step.hpp"
 #include "traces/analysis/bubbles.hpp"
+#include "traces/analysis/critical_path.hpp"
 #include "traces/analysis/root_causes.hpp"
 #include "traces/page/page.hpp"
 
@@ -25,7 +26,8 @@ struct StepView {
   const Figures& figures;
   const traces::BubbleReport& bubbles;
   const traces::RootReport& roots;
-  std::vector<int> ranks;                 // numbers of the rows; empty: 0, 1, …
+  std::vector<int> ranks;  // numbers of the rows; empty: 0, 1, …
+  traces::Times times = traces::Times::Simulated;
   std::optional<WaitReport> stuck;        // of a step that got stuck
   traces::PageNotes notes;                // stand before its own tables
   std::vector<traces::PageTable> tables;  // stand after them

@@ -6,8 +6,8 @@
 
 namespace pipewright::traces {
 
-BackwardPath::BackwardPath(const Program& program, const Timeline& timeline)
-    : program_(program), timeline_(timeline), lanes_(lane_table(program)) {
+BackwardPath::BackwardPath(const Program& program, const Timeline& timeline, Times times)
+    : program_(program), timeline_(timeline), times_(times), lanes_(lane_table(program)) {
   place_of_.resize(program.code.size());
   for (std::uint32_t place = 0; place < lanes_.instructions.size(); ++place)
     place_of_[lanes_.instructions[place]] = place;
@@ -68,13 +68,23 @@ InstructionId BackwardPath::through(InstructionId id) {
   }
   // Its message was there before it was ready, or it left at once.
   if (timeline_.start[id] >= timeline_.end[id]) return id;
-  add(id, timeline_.moving[id], PathKind::Message);
-  InstructionId later = id;
   const InstructionId other = in.has(Instruction::kMismatch) ? kNoInstruction : in.link;
-  if (other != kNoInstruction && timeline_.start[other] <= timeline_.moving[id] &&
-      (timeline_.start[id] > timeline_.moving[id] || timeline_.start[other] > timeline_.start[id] ||
+  std::int64_t moving = timeline_.moving[id];
+  // Measured clocks are not exact: nothing moves before it is sent.
+  if (times_ == Times::Measured && other != kNoInstruction && is_recv(in.kind) &&
+      timeline_.start[other] < timeline_.end[id])
+    moving = std::max(moving, timeline_.start[other]);
+  add(id, moving, PathKind::Message);
+  InstructionId later = id;
+  if (other != kNoInstruction && timeline_.start[other] <= moving &&
+      (timeline_.start[id] > moving || timeline_.start[other] > timeline_.start[id] ||
        (timeline_.start[other] == timeline_.start[id] && is_send(program_.code[other].kind))))
     later = other;
+  const InstructionId busy = overtaker(id, moving);
+  if (busy != kNoInstruction && timeline_.end[busy] > timeline_.start[later]) {
+    add(id, timeline_.end[busy], PathKind::Wait);
+    return through(busy);
+  }
   add(later, timeline_.start[later], PathKind::Wait);
   return later;
 }
@@ -114,6 +124,21 @@ InstructionId BackwardPath::last_before(InstructionId id) const {
   }
   if (!places_[rank].empty()) look(places_[rank][id - first]);
   for_each_input(program_, id, first, look);
+  if (in.is_communication()) look(overtaker(id, timeline_.start[id]));
+  return last;
+}
+
+/// Of measured times the last computation that stands after the transfer on its rank and had ended
+/// `by` then; else none.
+InstructionId BackwardPath::overtaker(InstructionId id, std::int64_t by) const {
+  InstructionId last = kNoInstruction;
+  if (times_ == Times::Simulated) return last;
+  const auto rank = static_cast<std::size_t>(lanes_.rank_of_lane[lanes_.lane_of[id]].value);
+  for (InstructionId after = id + 1; after < program_.rank_begin[rank + 1]; ++after) {
+    if (program_.code[after].is_communication()) continue;
+    if (!ended(after) || timeline_.end[after] > by) break;
+    last = after;
+  }
   return last;
 }
 

@@ -13,8 +13,8 @@ std::string_view to_string(PathKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::vector<PathStep> critical_path(const Program& program, const Timeline& timeline) {
-  BackwardPath path(program, timeline);
+std::vector<PathStep> critical_path(const Program& program, const Timeline& timeline, Times times) {
+  BackwardPath path(program, timeline, times);
   std::vector<PathStep> steps;
   const InstructionId last = path.last();
   if (last == kNoInstruction) return steps;

@@ -22,6 +22,10 @@ inline constexpr int kPathKinds = 4;
 /// "computation", "message", "collective", "unexplained".
 std::string_view to_string(PathKind kind);
 
+/// Whether the times of a step follow from its Program, or were read off other tools' clocks: there
+/// a rank may issue a transfer, or see that it has ended, later than the Program lets it.
+enum class Times : std::uint8_t { Simulated, Measured };
+
 struct PathStep {
   InstructionId instruction = kNoInstruction;  // of a message the end at which the path comes in
   std::int64_t start_ns = 0, end_ns = 0;
@@ -31,6 +35,7 @@ struct PathStep {
 /// By time; the first starts at 0, each starts where the one before it ends, the last ends with the
 /// step. Of several reasons that end at one moment the rank's own comes first. Without waits it is
 /// a longest path through the Program. Of a step that got stuck: up to what ended last.
-std::vector<PathStep> critical_path(const Program& program, const Timeline& timeline);
+std::vector<PathStep> critical_path(const Program& program, const Timeline& timeline,
+                                    Times times = Times::Simulated);
 
 }  // namespace pipewright::traces

@@ -40,7 +40,7 @@ class Finder {
       : program_(program),
         timeline_(timeline),
         trace_(trace),
-        path_(program, timeline),
+        path_(program, timeline, trace != nullptr ? Times::Measured : Times::Simulated),
         excess_(program, timeline),
         messages_(program, timeline, costs) {
     if (trace == nullptr) return;

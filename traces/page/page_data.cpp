@@ -38,7 +38,7 @@ class Writer {
     add_bubbles(extras.bubbles != nullptr ? *extras.bubbles : explain_bubbles(program_, timeline_));
     if (extras.bubbles != nullptr && extras.roots != nullptr)
       add_roots(*extras.bubbles, *extras.roots);
-    add_path();
+    add_path(extras.times);
     add_memory();
     add_names(extras.stuck);
     add_ranks(extras.ranks);
@@ -221,9 +221,9 @@ class Writer {
     columns_.add("root.number", numbers, Coding::Difference);
   }
 
-  void add_path() {
+  void add_path(Times times) {
     Numbers kinds, lengths, rows, numbers;
-    for (const PathStep& step : critical_path(program_, timeline_)) {
+    for (const PathStep& step : critical_path(program_, timeline_, times)) {
       kinds.push_back(static_cast<std::int64_t>(step.kind));
       lengths.push_back(step.end_ns - step.start_ns);
       add_reference(step.instruction, rows, numbers);

@@ -10,6 +10,7 @@
 #include "core/program/wait_for.hpp"
 #include "core/timeline/timeline.hpp"
 #include "traces/analysis/bubbles.hpp"
+#include "traces/analysis/critical_path.hpp"
 #include "traces/analysis/root_causes.hpp"
 
 namespace pipewright::traces {
@@ -25,6 +26,7 @@ struct PageExtras {
   const BubbleReport* bubbles = nullptr;  // else explain_bubbles()
   const RootReport* roots = nullptr;      // of these bubbles; without it the page tells none
   std::vector<int> ranks;                 // numbers of the rows; empty: 0, 1, …
+  Times times = Times::Simulated;
   /// Of a page with two timelines, matched_rows() of this one with the other.
   std::vector<std::int64_t> other_rows;
 };

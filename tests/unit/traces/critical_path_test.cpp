@@ -10,9 +10,9 @@ namespace pipewright::traces {
 namespace critical_path_test {
 
 /// "0F0 [0,1000) computation; …".
-std::string text_of(const test::Traced& t) {
+std::string text_of(const test::Traced& t, Times times = Times::Simulated) {
   std::string text;
-  for (const PathStep& step : critical_path(t.program, t.timeline)) {
+  for (const PathStep& step : critical_path(t.program, t.timeline, times)) {
     text += t.program.text(step.instruction) + " " + std::to_string(step.start_ns) + "-" +
             std::to_string(step.end_ns) + " " + std::string(to_string(step.kind)) + "; ";
   }
@@ -57,6 +57,54 @@ TEST(CriticalPath, WhatMeasurementsDoNotExplainIsSaid) {
   t.timeline.makespan_ns += 40;
   const std::string text = text_of(t);
   EXPECT_NE(text.find("0B0 5000-5040 unexplained; 0B0 5040-7040 computation; "), std::string::npos)
+      << text;
+}
+
+/// Rank 1 has posted its second receive early, and takes what came at 1000 when its B has ended.
+test::Traced taken_late() {
+  auto t = test::traced_csv("0F0,0F1\n1F0,1B0,1F1\n", CommPolicy{}, "F=500,B=2000,comm=100");
+  const auto set = [&](const char* name, std::int64_t start, std::int64_t moving,
+                       std::int64_t end) {
+    const InstructionId id = t.id(name);
+    t.timeline.start[id] = start;
+    t.timeline.moving[id] = moving;
+    t.timeline.end[id] = end;
+  };
+  set("1F0", 600, 600, 1100);
+  set("1RECV_F1", 1100, 3160, 3260);
+  set("0SEND_F1", 1000, 1000, 1050);
+  set("1B0", 1110, 1110, 3110);
+  set("1F1", 3260, 3260, 3760);
+  t.timeline.makespan_ns = 3760;
+  return t;
+}
+
+TEST(CriticalPath, AMessageThatIsTakenLateWaitedForTheRankThatWasComputing) {
+  EXPECT_EQ(
+      text_of(taken_late(), Times::Measured),
+      "0F0 0-500 computation; 1RECV_F0 500-600 message; 1F0 600-1100 computation; "
+      "1B0 1100-1110 unexplained; 1B0 1110-3110 computation; "
+      "1RECV_F1 3110-3160 unexplained; 1RECV_F1 3160-3260 message; 1F1 3260-3760 computation; ");
+}
+
+TEST(CriticalPath, AReceiveThatIsPostedLateWaitedForTheRankThatWasComputing) {
+  auto t = taken_late();
+  t.timeline.start[t.id("1RECV_F1")] = 3150;
+  const std::string text = text_of(t, Times::Measured);
+  EXPECT_NE(text.find("1B0 1110-3110 computation; 1RECV_F1 3110-3150 unexplained; "
+                      "1RECV_F1 3150-3160 unexplained; 1RECV_F1 3160-3260 message; "),
+            std::string::npos)
+      << text;
+}
+
+TEST(CriticalPath, NothingMovesBeforeItIsSent) {
+  auto t = taken_late();
+  // By the clocks of the ranks the data moved while its sender was still computing.
+  t.timeline.end[t.id("0F1")] = 3200;
+  t.timeline.start[t.id("0SEND_F1")] = t.timeline.moving[t.id("0SEND_F1")] = 3220;
+  const std::string text = text_of(t, Times::Measured);
+  EXPECT_NE(text.find("0SEND_F1 3200-3220 unexplained; 1RECV_F1 3220-3260 message; "),
+            std::string::npos)
       << text;
 }
 
