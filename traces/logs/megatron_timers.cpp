@@ -156,7 +156,13 @@ std::vector<TimedIterations> read_megatron_timers(std::string_view log, const st
     rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
   }
   std::vector<TimedIterations> prints = reader.prints();
-  std::erase_if(prints, [](const TimedIterations& print) { return print.times.empty(); });
+  const auto is_of_steps = [](const TimedIterations& print) {
+    return print.times.count("forward-backward") > 0;
+  };
+  const bool any = std::any_of(prints.begin(), prints.end(), is_of_steps);
+  std::erase_if(prints, [&](const TimedIterations& print) {
+    return any ? !is_of_steps(print) : print.times.empty();
+  });
   if (!prints.empty()) return prints;
   throw InputError(
       file, "", "expected the time of each rank; start Megatron-LM with --timing-log-option all");

@@ -27,8 +27,10 @@ struct TimedIterations {
 bool has_megatron_timers(std::string_view log);
 
 /// Reads every print of the form `all`, whatever stands before and between its lines (a launcher's
-/// prefix such as "[default0]:", a date). Ranks are as many as the largest number says. Throws
-/// InputError naming `file` where there is none of that form, or a line of it cannot be.
+/// prefix such as "[default0]:", a date). What is printed of setting up, or cut off before it has
+/// "forward-backward", is left out where others have it. Ranks are as many as the largest number
+/// says. Throws InputError naming `file` where there is none of that form, or a line of it cannot
+/// be.
 std::vector<TimedIterations> read_megatron_timers(std::string_view log, const std::string& file);
 
 }  // namespace pipewright::traces
