@@ -80,5 +80,6 @@ void bind_pytorch(nb::module_& module);
 void bind_searches(nb::module_& module);
 void bind_verdicts(nb::module_& module);
 void bind_timelines(nb::module_& module);
+void bind_what_ifs(nb::module_& module);
 
 }  // namespace pipewright::python

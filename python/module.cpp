@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   bind_pytorch(module);
   bind_measured(module);
   bind_models(module);
+  bind_what_ifs(module);
   bind_timelines(module);
   bind_searches(module);
 }

@@ -8,6 +8,7 @@
 #include "planner/plans/program_of_plan.hpp"
 #include "python/bindings.hpp"
 #include "python/verdicts.hpp"
+#include "python/what_ifs.hpp"
 #include "sim/judgement.hpp"
 #include "traces/analysis/trace_timeline.hpp"
 #include "traces/pictures/svg.hpp"
@@ -20,6 +21,7 @@ constexpr std::size_t kMostDrawnUnasked = 20'000;
 
 struct SimulatedTimeline {
   Program program;
+  CostTable costs;
   Timeline timeline;
   Figures figures;
   std::vector<std::int32_t> rank;  // by instruction
@@ -61,7 +63,7 @@ Timeline nothing_of(const Program& program) {
   return {never, never, never, 0};
 }
 
-SimulatedTimeline simulated(Program program, const CostTable& costs,
+SimulatedTimeline simulated(Program program, CostTable costs,
                             const std::vector<std::string>& problems, std::string title) {
   SimulatedTimeline self;
   self.title = std::move(title);
@@ -81,6 +83,7 @@ SimulatedTimeline simulated(Program program, const CostTable& costs,
   self.figures = figures_of(self.program, self.timeline, costs);
   self.rank = ranks_of(self.program);
   self.verdict = verdict_on(self.program, report, problems);
+  self.costs = std::move(costs);
   return self;
 }
 
@@ -106,6 +109,12 @@ std::string svg_of(const SimulatedTimeline& self, int width) {
   const nb::gil_scoped_release release;
   return traces::svg_timeline(traces::trace_timeline(self.program, self.timeline),
                               {.title = self.title, .width = width});
+}
+
+/// What-ifs are simulations, of a step that ends.
+const SimulatedTimeline& ended(const SimulatedTimeline& self) {
+  if (self.verdict.ok()) return self;
+  throw InputError("a what-if needs a step that ends; this one is " + self.verdict.word());
 }
 
 template <class Figure>
@@ -203,6 +212,28 @@ void bind_arrays(TimelineClass& timeline) {
           nb::arg("instruction"), "An instruction in PyTorch's grammar, such as \"2SEND_F0\".");
 }
 
+void bind_questions(TimelineClass& timeline) {
+  timeline
+      .def(
+          "what_ifs",
+          [](const SimulatedTimeline& self) {
+            const nb::gil_scoped_release release;
+            return what_ifs_of(ended(self).program, self.costs, self.timeline);
+          },
+          "What the step would take if kinds of actions, ranks, stages or links were 10 % faster, "
+          "messages free, stages balanced: a list of WhatIf by gain, each simulated "
+          "(docs/metrics.md).")
+      .def(
+          "suppose",
+          [](const SimulatedTimeline& self, const std::string& changes) {
+            const nb::gil_scoped_release release;
+            return supposed(ended(self).program, self.costs, self.timeline, changes);
+          },
+          nb::arg("changes"),
+          "The same for changes of your own, such as \"rank:3=0.9,link:0-1=0\" "
+          "(docs/metrics.md).");
+}
+
 }  // namespace
 
 void bind_timelines(nb::module_& module) {
@@ -211,6 +242,7 @@ void bind_timelines(nb::module_& module) {
                          "in the timeline itself: nothing is copied.");
   bind_figures(timeline);
   bind_arrays(timeline);
+  bind_questions(timeline);
   timeline
       .def("svg", svg_of, nb::arg("width") = 1000,
            "The picture, as `pipewright simulate --svg` writes it; width in pixels.")

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 
+#include "core/base/error.hpp"
 #include "sim/what_if/path_shares.hpp"
 
 namespace pipewright::sim {
@@ -124,6 +125,16 @@ class WhatIfs {
 };
 
 }  // namespace
+
+std::vector<Change> changes_for(const TimedProgram& program, std::string_view text,
+                                const std::string& what) {
+  std::vector<Change> changes = parse_changes(text, what);
+  for (const Change& change : changes) {
+    if (const std::string why = program.fault_of(change); !why.empty())
+      throw InputError(what + " \"" + to_string(change) + "\": " + why);
+  }
+  return changes;
+}
 
 WhatIf what_if(const TimedProgram& program, const Timeline& as_it_is, std::vector<Change> changes) {
   return WhatIfs(program, as_it_is).answer(std::move(changes));

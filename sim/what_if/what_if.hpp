@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/what_if/timed_program.hpp"
@@ -16,6 +18,10 @@ struct WhatIf {
   std::int64_t gain_ns = 0;  // of the step as it is; negative where it would take longer
   std::int64_t path_ns = 0;  // for how long what it changes is on the critical path
 };
+
+/// parse_changes(), and InputError too for a change that says nothing about this Program.
+std::vector<Change> changes_for(const TimedProgram& program, std::string_view text,
+                                const std::string& what);
 
 /// Changes without fault.
 WhatIf what_if(const TimedProgram& program, const Timeline& as_it_is, std::vector<Change> changes);

@@ -49,6 +49,25 @@ class LikeTheCommand(unittest.TestCase):
         self.assertEqual(ours.verdicts, theirs["verdicts"], where)
         return ours
 
+    def test_what_ifs(self):
+        order = pipewright.schedule("zb-h1", pp=4, micro_batches=8)
+        words = ["--schedule", "zb-h1", "--pp", "4", "--micro-batches", "8", "--cost", "F=7us:9us:7us:7us,I=5us,W=4us,comm=2us"]
+        asked = ["rank:1=0.9", "link:0-1=0,F=0.5", "stages=mean"]
+        suppose = [word for change in asked for word in ("--suppose", change)]
+        theirs = json.loads(command("simulate", *words, *suppose, "--what-if", "--json"))["what_if"]
+        timeline = pipewright.simulate(order, cost=words[-1])
+        ours = [timeline.suppose(change) for change in asked] + timeline.what_ifs()
+        rows = [
+            {"change": row.change, "text": row.text, "makespan_ns": row.makespan_ns, "gain_ns": row.gain_ns, "path_ns": row.path_ns}
+            for row in ours
+        ]
+        self.assertEqual(sorted(rows, key=str), sorted(theirs, key=str))
+        with self.assertRaisesRegex(pipewright.InputError, "rank"):
+            timeline.suppose("rank:9=0.9")
+        stuck = pipewright.simulate(pipewright.schedule("paddle-vpp", pp=4, micro_batches=8, vpp=2, jobs="fused"), "paddle-vpp")
+        with self.assertRaisesRegex(pipewright.InputError, "deadlock"):
+            stuck.what_ifs()
+
     def compare_simulate(self, order, words, policy, **costs):
         preset = ["--preset", policy] if policy else []
         flags = [word for name, text in costs.items() for word in ("--" + name.replace("_", "-"), text)]

@@ -1,6 +1,5 @@
 #include "tools/output/what_if_text.hpp"
 
-#include "core/base/error.hpp"
 #include "tools/cli/figures.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/input/trace_program.hpp"
@@ -62,13 +61,8 @@ WhatIfs what_ifs_of(const Program& program, const CostTable& costs, const Timeli
   if (!asks_what_if(arguments) && program.code.size() > kAMoment) return what_ifs;
   const sim::TimedProgram timed(program, costs);
   std::vector<std::vector<sim::Change>> asked;
-  for (const std::string& text : arguments.all(kSuppose)) {
-    asked.push_back(sim::parse_changes(text, kSuppose));
-    for (const sim::Change& change : asked.back()) {
-      if (const std::string why = timed.fault_of(change); !why.empty())
-        throw InputError(std::string(kSuppose) + " \"" + to_string(change) + "\": " + why);
-    }
-  }
+  for (const std::string& text : arguments.all(kSuppose))
+    asked.push_back(sim::changes_for(timed, text, kSuppose));
   what_ifs.rows = sim::answers(timed, timeline, std::move(asked),
                                arguments.has("--what-if") || !asks_what_if(arguments));
   return what_ifs;
