@@ -135,12 +135,14 @@ std::vector<Subject> subjects() {
           {"Llama with ZeRO 2 and 3", "zero", std::move(zero)}};
 }
 
-/// With as many ranks at once as a configuration has.
-Profile take_profile(const Job& job, std::vector<int> sizes, std::vector<StageDivision> divisions) {
+/// With as many ranks at once as a configuration has, and as many replicas.
+Profile take_profile(const Job& job, std::vector<int> sizes, std::vector<StageDivision> divisions,
+                     int replicas) {
   exec::ProfileOptions options;
   options.micro_batch_sizes = std::move(sizes);
   options.ranks = job.cluster.devices();
   options.divisions = std::move(divisions);
+  options.replicas = replicas;
   options.budget_ns = 300'000'000;  // the least number of steps takes longer
   options.clock = exec::local::ClockKind::Virtual;
   options.optimizer = exec::optimizer_spec(job.training.optimizer, job.training.learning_rate);
@@ -157,7 +159,8 @@ Profile take_profile(const Job& job, const planner::Candidate& candidate) {
   const StageDivision division = candidate.parallel.division();
   std::vector<StageDivision> divisions;
   if (division != StageDivision{}) divisions.push_back(division);
-  return take_profile(job, {candidate.parallel.micro_batch_size}, std::move(divisions));
+  return take_profile(job, {candidate.parallel.micro_batch_size}, std::move(divisions),
+                      candidate.parallel.data / candidate.parallel.experts);
 }
 
 Plan plan_of(const Job& job, const planner::Candidate& candidate, const Profile& profile) {
@@ -231,7 +234,7 @@ void summarise(const Subject& subject, const std::vector<Found>& all) {
 /// profiled and run in turn, in every round.
 void study(const Subject& subject, const Effort& effort) {
   const Job& job = subject.job;
-  const Profile first = take_profile(job, {1, 2, 4}, planner::divisions_of(job));
+  const Profile first = take_profile(job, {1, 2, 4}, planner::divisions_of(job), 1);
   std::vector<Found> all;
   const auto ranked = planner::search(job, &first, {.keep = effort.configurations}).ranked;
   for (const planner::Candidate& row : ranked) all.push_back({.what = row});

@@ -1,8 +1,9 @@
 // Evaluations and predictions, and the serial forward that they have to agree with.
 #pragma once
 
-#include <memory>
-#include <optional>
+#include <gtest/gtest.h>
+
+#include <span>
 #include <vector>
 
 #include "exec/devices/cpu/device.hpp"
