@@ -2,89 +2,54 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "exec/devices/cpu/kernels/finite.hpp"
 #include "exec/layers/layer.hpp"
-#include "exec/layers/ops.hpp"
 
 namespace pipewright::exec {
-namespace {
 
-std::span<const float> row_of(const OutcomeOf& of, int row) {
-  return {of.outputs + static_cast<std::ptrdiff_t>(row) * of.width,
-          static_cast<std::size_t>(of.width)};
-}
-
-/// Of equal outputs the first counts. A row with an output that is not finite is never correct.
-std::int64_t correct_rows(const OutcomeOf& of) {
-  std::int64_t correct = 0;
-  for (int row = 0; row < of.counted; ++row) {
-    const auto outputs = row_of(of, row);
-    const auto largest = std::max_element(outputs.begin(), outputs.end()) - outputs.begin();
-    correct += largest == of.labels[row] && cpu::all_finite(outputs) ? 1 : 0;
+std::vector<RowOutcome> outcomes_of_rows(int rows, int width, const float* outputs,
+                                         std::span<const std::int32_t> labels) {
+  std::vector<RowOutcome> all;
+  for (int r = 0; r < rows; ++r, outputs += width) {
+    const std::span row(outputs, static_cast<std::size_t>(width));
+    const auto largest = std::max_element(row.begin(), row.end());
+    const bool is_label =
+        !labels.empty() && largest - row.begin() == labels[static_cast<std::size_t>(r)];
+    all.push_back(
+        {.row = r, .largest = *largest, .is_label = is_label, .is_finite = cpu::all_finite(row)});
   }
-  return correct;
+  return all;
 }
 
-std::int64_t not_finite_rows(const OutcomeOf& of) {
-  std::int64_t count = 0;
-  for (int row = 0; row < of.counted; ++row) count += cpu::all_finite(row_of(of, row)) ? 0 : 1;
-  return count;
-}
-
-}  // namespace
-
-ForwardOutcome evaluated(const OutcomeOf& of) {
-  ForwardOutcome outcome;
-  outcome.rows = of.counted;
-  outcome.not_finite = not_finite_rows(of);
-  if (of.counted == 0) return outcome;
-  const LossShape shape{of.counted, of.width};
-  if (of.loss == LossKind::SoftmaxCrossEntropy) {
-    outcome.correct = correct_rows(of);
-    outcome.loss = softmax_cross_entropy_forward(shape, of.outputs, of.labels, of.scratch);
-    outcome.terms = of.counted;
-  } else {
-    outcome.loss = mse_forward(shape, of.outputs, of.targets);
-    outcome.terms = std::int64_t{of.counted} * of.width;
-  }
-  return outcome;
-}
-
-ForwardOutcome predicted(const OutcomeOf& of) {
-  ForwardOutcome outcome;
-  outcome.rows = of.counted;
-  outcome.not_finite = not_finite_rows(of);
-  outcome.outputs.assign(of.outputs,
-                         of.outputs + static_cast<std::ptrdiff_t>(of.counted) * of.width);
-  return outcome;
-}
-
-Evaluation::Evaluation(const Model& model, RunMode mode, int micro_batches, OutputSink sink)
+Evaluation::Evaluation(const Model& model, RunMode mode, int places, OutputSink sink)
     : mode_(mode),
       loss_kind_(model.loss),
       of_text_(width_in_front_of(model, 0) == 0),
       sequence_(model.sequence),
+      width_(width_in_front_of(model, static_cast<int>(model.layers.size()))),
       sink_(std::move(sink)),
-      outcomes_(static_cast<std::size_t>(micro_batches)) {}
+      outcomes_(static_cast<std::size_t>(places)) {}
 
-void Evaluation::put(int micro_batch, ForwardOutcome outcome) {
-  outcomes_.at(static_cast<std::size_t>(micro_batch)) = std::move(outcome);
+void Evaluation::put(int place, ForwardOutcome outcome) {
+  outcomes_.at(static_cast<std::size_t>(place)) = std::move(outcome);
 }
 
-/// The outcome of a micro-batch is in one process only.
+/// Each outcome is in one process only.
 void Evaluation::collect(Peers& peers) {
   Packer packer;
-  for (std::size_t m = 0; m < outcomes_.size(); ++m) {
-    const ForwardOutcome& outcome = outcomes_[m];
-    if (outcome.rows == 0) continue;
-    packer.put<std::uint64_t>(m);
+  for (std::size_t place = 0; place < outcomes_.size(); ++place) {
+    const ForwardOutcome& outcome = outcomes_[place];
+    if (outcome.rows.empty()) continue;
+    packer.put<std::uint64_t>(place);
+    packer.put<std::int32_t>(outcome.micro_batch);
     packer.put<double>(outcome.loss);
-    for (const std::int64_t number :
-         {outcome.terms, outcome.rows, outcome.correct, outcome.not_finite})
-      packer.put<std::int64_t>(number);
+    packer.put<std::int64_t>(outcome.terms);
+    packer.put<std::int32_t>(outcome.first_column);
+    packer.put_all<RowOutcome>(outcome.rows);
     packer.put_all<float>(outcome.outputs);
   }
   const std::vector<PackedBytes> all = peers.share(packer.take());
@@ -93,27 +58,60 @@ void Evaluation::collect(Peers& peers) {
     Unpacker unpacker(all[process]);
     while (!unpacker.empty()) {
       ForwardOutcome& outcome = outcomes_.at(unpacker.get<std::uint64_t>());
+      outcome.micro_batch = unpacker.get<std::int32_t>();
       outcome.loss = unpacker.get<double>();
       outcome.terms = unpacker.get<std::int64_t>();
-      outcome.rows = unpacker.get<std::int64_t>();
-      outcome.correct = unpacker.get<std::int64_t>();
-      outcome.not_finite = unpacker.get<std::int64_t>();
+      outcome.first_column = unpacker.get<std::int32_t>();
+      outcome.rows = unpacker.get_all<RowOutcome>();
       outcome.outputs = unpacker.get_all<float>();
     }
   }
 }
 
+/// Of one micro-batch, whose columns come in ascending order. A row that is not finite is never
+/// correct.
+void Evaluation::add(std::span<const ForwardOutcome* const> parts) {
+  std::vector<RowOutcome> rows;
+  std::vector<float> outputs;
+  const auto width = static_cast<std::size_t>(width_);
+  for (const ForwardOutcome* const part : parts) {
+    const std::size_t columns = part->rows.empty() ? 0 : part->outputs.size() / part->rows.size();
+    for (std::size_t i = 0; i < part->rows.size(); ++i) {
+      const RowOutcome& own = part->rows[i];
+      const auto at = static_cast<std::size_t>(own.row);
+      if (rows.size() <= at) rows.resize(at + 1, {.is_finite = true});
+      RowOutcome& row = rows[at];
+      row.is_finite = row.is_finite && own.is_finite;
+      if (own.largest > row.largest) {
+        row.largest = own.largest;
+        row.is_label = own.is_label;
+      }
+      if (columns == 0) continue;
+      outputs.resize(std::max(outputs.size(), (at + 1) * width));
+      std::copy_n(part->outputs.begin() + static_cast<std::ptrdiff_t>(i * columns), columns,
+                  outputs.begin() + static_cast<std::ptrdiff_t>(at * width) + part->first_column);
+    }
+  }
+  loss_ += parts.front()->loss;
+  terms_ += parts.front()->terms;
+  rows_ += static_cast<std::int64_t>(rows.size());
+  for (const RowOutcome& row : rows) {
+    correct_ += row.is_finite && row.is_label ? 1 : 0;
+    not_finite_ += row.is_finite ? 0 : 1;
+  }
+  if (sink_ && !outputs.empty()) sink_(outputs);
+}
+
 void Evaluation::end_step(Peers* peers) {
   if (peers != nullptr) collect(*peers);
-  for (ForwardOutcome& outcome : outcomes_) {
-    loss_ += outcome.loss;
-    terms_ += outcome.terms;
-    rows_ += outcome.rows;
-    correct_ += outcome.correct;
-    not_finite_ += outcome.not_finite;
-    if (sink_ && !outcome.outputs.empty()) sink_(outcome.outputs);
-    outcome = {};
+  std::map<int, std::vector<const ForwardOutcome*>> parts;  // by micro-batch
+  for (const ForwardOutcome& outcome : outcomes_)
+    if (!outcome.rows.empty()) parts[outcome.micro_batch].push_back(&outcome);
+  for (auto& [micro_batch, of_it] : parts) {
+    std::ranges::stable_sort(of_it, {}, &ForwardOutcome::first_column);
+    add(of_it);
   }
+  for (ForwardOutcome& outcome : outcomes_) outcome = {};
 }
 
 EvaluationReport Evaluation::report() const {

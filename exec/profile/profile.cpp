@@ -47,7 +47,7 @@ class SizeMeter {
   SizeMeter(const Model& model, int micro_batch_size, const StageDivision& division,
             const ProfileOptions& options, std::int64_t budget_ns)
       : layers_(static_cast<int>(model.layers.size())),
-        devices_(division.tensor * division.experts * division.context),
+        devices_(division.tensor * division.experts * division.context * options.replicas),
         clock_(clock_of(options)) {
     const int ranks = std::clamp(options.ranks / devices_, 1, layers_);
     ranks_begin_ = cut_evenly(model, ranks, micro_batch_size);
@@ -55,6 +55,7 @@ class SizeMeter {
                      .stage_begin = {},
                      .first_stage = ranks_begin_,
                      .division = division,
+                     .replicas = options.replicas,
                      .micro_batch_size = micro_batch_size,
                      .optimizer = options.optimizer,
                      .options = {.numerics = options.numerics},
@@ -69,14 +70,14 @@ class SizeMeter {
     std::iota(what.first_stage.begin(), what.first_stage.end(), 0);
     what.budget_ns = budget_ns / 3;
     joined_ = run_profile_case(what);
-    if (devices_ == 1)
+    const bool is_whole = division == StageDivision{};
+    if (is_whole)
       loss_ = options.backend != nullptr ? options.backend->loss(model, micro_batch_size)
                                          : measure_loss(model, micro_batch_size, options.clock);
     for (int l = 0; l < layers_; ++l) {
       const LayerFootprint part =
-          devices_ == 1
-              ? footprint(model.layers[static_cast<std::size_t>(l)], model, micro_batch_size)
-              : footprint_of_part(model, l, micro_batch_size, division);
+          is_whole ? footprint(model.layers[static_cast<std::size_t>(l)], model, micro_batch_size)
+                   : footprint_of_part(model, l, micro_batch_size, division);
       message_bytes_.push_back(static_cast<double>(part.output_bytes));
       parameters_.push_back(static_cast<double>(part.parameters));
     }

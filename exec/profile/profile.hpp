@@ -24,6 +24,9 @@ struct ProfileOptions {
   /// Ranks that train together while it is measured, so that shared caches and cores are felt; no
   /// more than the model has layers.
   int ranks = 1;
+  /// So many of these ranks' pipelines are replicas of one another: all train whole models, whose
+  /// parameters share the caches.
+  int replicas = 1;
   /// How ranks divide layers in the runs that it is for, besides whole ones; on CPUs alone.
   std::vector<StageDivision> divisions;
   std::int64_t budget_ns =

@@ -137,6 +137,8 @@ Order order_of(const ProfileCase& what, int micro_batches) {
     order.parts = divided_parts(*what.model, stage_plans(what), what.micro_batch_size, {},
                                 what.division, what.options.numerics);
   order.mesh = axes_of(what.division);
+  // Along any other axis than tp and cp data differ, and these hold the same parameters.
+  if (what.replicas > 1) order.mesh.push_back({"dp", what.replicas});
   return written_out(order);
 }
 
@@ -248,7 +250,7 @@ LossTimes measure_loss(const Model& model, int micro_batch_size, local::ClockKin
 
 ProfileSamples run_profile_case(const ProfileCase& what) {
   const int micro_batches = std::max(4, 2 * ranks_of(what));
-  const int of_replicas = micro_batches * what.division.experts;
+  const int of_replicas = micro_batches * what.division.experts * what.replicas;
   const auto data = data_for(what, of_replicas);
   const cpu::Training training = training_of(what, of_replicas, *data);
   const Program program =

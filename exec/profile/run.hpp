@@ -45,6 +45,7 @@ struct ProfileCase {
   std::vector<int> stage_begin;  // by stage: its first layer
   std::vector<int> first_stage;  // by rank: the first of its stages, which lie next to each other
   StageDivision division;        // of the layers; each rank is then as many
+  int replicas = 1;              // of all that, with micro-batches of their own
   int micro_batch_size = 1;
   OptimizerSpec optimizer;
   cpu::StageOptions options;

@@ -69,6 +69,7 @@ void TrainableStage::set_batch(int micro_batch, const MicroBatch& batch) {
   else
     device_->keep_batch(micro_batch, own_part_of(shape_, batch), with_answers);
   one.has_batch = true;
+  one.counted_samples = batch.counted_samples < 0 ? shape_.extent.samples : batch.counted_samples;
 }
 
 Task<Buffer> TrainableStage::forward_task(int micro_batch, Buffer input) {
@@ -86,7 +87,8 @@ Task<Buffer> TrainableStage::forward_task(int micro_batch, Buffer input) {
   if (mode_ == RunMode::Train) {
     one.loss_saved = co_await loss_forward(*device_, shape_, micro_batch, std::move(x), *groups_);
   } else {
-    one.outcome = device_->outcome(micro_batch, x, mode_);
+    one.outcome = co_await forward_outcome(*device_, shape_, micro_batch, one.counted_samples,
+                                           std::move(x), *groups_, mode_);
   }
   co_return Buffer();
 }

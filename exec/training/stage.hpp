@@ -183,6 +183,7 @@ class TrainableStage : public StageGradients {
     bool has_batch = false;
     std::vector<Saved> saved;  // by layer
     Buffer loss_saved;         // softmax's probabilities, or the output for mse
+    int counted_samples = 0;   // of its data
     ForwardOutcome outcome;    // forward only
   };
 

@@ -4,7 +4,7 @@
 
 namespace pipewright::exec {
 
-ForwardOutcome StageDevice::outcome(int, const Buffer&, RunMode) {
+ForwardOutcome StageDevice::outcome(int, const LogitsPart&, const float*, RunMode) {
   throw Bug("the outcome of a stage on a device that only trains");
 }
 

@@ -62,9 +62,10 @@ class StageDevice {
   /// all ranks takes the place of its own. Bug where the device does not do it.
   virtual std::span<const double> row_losses(int micro_batch) const;
   virtual void set_loss_sum(int micro_batch, double sum);
-  /// Forward only: what the last layer's output amounts to; the output is overwritten. Bug where
-  /// the device only trains.
-  virtual ForwardOutcome outcome(int micro_batch, const Buffer& output, RunMode mode);
+  /// Forward only: what the rows of this part of the last layer's output amount to, with each row's
+  /// number in `outputs`. Bug where the device only trains.
+  virtual ForwardOutcome outcome(int micro_batch, const LogitsPart& part, const float* outputs,
+                                 RunMode mode);
 };
 
 }  // namespace pipewright::exec

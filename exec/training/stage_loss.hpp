@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/base/buffer.hpp"
+#include "exec/base/run_mode.hpp"
 #include "exec/base/task.hpp"
 #include "exec/layers/rank_groups.hpp"
 #include "exec/training/stage_device.hpp"
@@ -14,6 +15,10 @@ namespace pipewright::exec {
 /// Pauses where the ranks of `groups` have a part each of the output, or of its rows.
 Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micro_batch,
                           Buffer output, RankGroups& groups);
+/// Forward only: what this rank's part of the output amounts to, of the first `samples`. Pauses as
+/// loss_forward() does, but not in a prediction.
+Task<ForwardOutcome> forward_outcome(StageDevice& device, const StageShape& shape, int micro_batch,
+                                     int samples, Buffer output, RankGroups& groups, RunMode mode);
 /// I, from what F has kept: the gradient of the output, where `divisor` micro-batches share the
 /// gradient of their mean loss.
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,

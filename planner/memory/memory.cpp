@@ -183,49 +183,44 @@ StageDivision division_of(const Plan& plan) {
   return able;
 }
 
-/// Without a backward the layers are whole (planner/plans/run_of_plan.hpp).
-StageDivision division_of(const Plan& plan, RunKind kind) {
-  return kind == RunKind::ForwardOnly ? StageDivision{} : division_of(plan);
-}
-
 }  // namespace
 
 StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory& planned,
-                          RunKind kind) {
+                          exec::Numerics numerics, exec::RunMode mode) {
+  const bool trains = mode == exec::RunMode::Train;
+  if (trains && numerics == exec::Numerics::Fast) return planned;
   const StagePlan& layers = plan.stages[stage];
-  const StageState state =
-      state_of(plan.model, layers, plan.training.optimizer, division_of(plan, kind));
-  const Bytes weights = state.parameters;
-  if (kind == RunKind::ExactTraining) {
-    StageMemory memory = planned;
-    const Bytes sums(weights.value / plan.model.bytes_per_element * kExactSumBytes);
-    const bool are_divided = memory.whole_gradients.value > 0;
-    memory.constant += are_divided ? part_of(sums, state, shards_of(plan)) : sums;
-    if (are_divided) memory.whole_gradients += sums;
-    if (memory.copied_gradients.value > 0) memory.copied_gradients = sums;
-    if (const StageDivision ranks = division_of(plan, kind); ranks.context > 1) {
-      // Their W holds the sums of a micro-batch besides.
-      const StageBuffers buffers = buffers_of(plan.model, layers, plan.micro_batch_size,
-                                              recompute_of(plan.model, plan.training.recompute),
-                                              ranks, RowsToExperts::Even, exec::Numerics::Exact);
-      memory.in_w = Bytes(buffers.w.most);
-      memory.in_b = Bytes(buffers.most_in_b());
-      if (ranks.ring) {  // all that comes round is kept, and so are probabilities
-        const StageMemory exact = memory_of(state, buffers);
-        memory.f = exact.f;
-        memory.i = exact.i;
-        memory.w = exact.w;
-        memory.in_f = exact.in_f;
-        memory.in_i = exact.in_i;
-      }
-    }
+  const StageDivision ranks = division_of(plan);
+  const auto recompute = recompute_of(plan.model, plan.training.recompute);
+  const StageState state = state_of(plan.model, layers, plan.training.optimizer, ranks);
+  if (!trains) {
+    StageMemory memory;
+    memory.constant = state.parameters;
+    memory.in_f = Bytes(
+        forward_alone(plan.model, layers, plan.micro_batch_size, recompute, ranks, numerics, mode)
+            .most);
     return memory;
   }
-  StageMemory memory;
-  memory.constant = weights;
-  memory.in_f = Bytes(forward_alone(plan.model, layers, plan.micro_batch_size,
-                                    recompute_of(plan.model, plan.training.recompute))
-                          .most);
+  StageMemory memory = planned;
+  const Bytes sums(state.parameters.value / plan.model.bytes_per_element * kExactSumBytes);
+  const bool are_divided = memory.whole_gradients.value > 0;
+  memory.constant += are_divided ? part_of(sums, state, shards_of(plan)) : sums;
+  if (are_divided) memory.whole_gradients += sums;
+  if (memory.copied_gradients.value > 0) memory.copied_gradients = sums;
+  if (ranks.context == 1) return memory;
+  // Their W holds the sums of a micro-batch besides.
+  const StageBuffers buffers = buffers_of(plan.model, layers, plan.micro_batch_size, recompute,
+                                          ranks, RowsToExperts::Even, exec::Numerics::Exact);
+  memory.in_w = Bytes(buffers.w.most);
+  memory.in_b = Bytes(buffers.most_in_b());
+  if (ranks.ring) {  // all that comes round is kept, and so are probabilities
+    const StageMemory exact = memory_of(state, buffers);
+    memory.f = exact.f;
+    memory.i = exact.i;
+    memory.w = exact.w;
+    memory.in_f = exact.in_f;
+    memory.in_i = exact.in_i;
+  }
   return memory;
 }
 

@@ -69,13 +69,12 @@ std::vector<StageMemory> memory_of(const Model& model, std::span<const StagePlan
                                    std::span<const LayerRecompute> recompute = {},
                                    const StageDivision& ranks = {});
 
-/// What a stage of a plan holds in a run that is not the plan's own training in fast numerics.
-enum class RunKind : std::uint8_t { ExactTraining, ForwardOnly };
-/// `planned`: the plan's entry. Exact numerics hold a sum of two 8-byte words for each parameter
-/// (exec/base/fixed_point.hpp) from the first step to the last. A run without a
-/// backward holds the weights, and within each F what that needs.
+/// What a stage of a plan holds in a run. `planned`: the plan's entry, which is of a training in
+/// fast numerics. Exact ones hold a sum of two 8-byte words for each parameter
+/// (exec/base/fixed_point.hpp) from the first step to the last. A run without a backward holds the
+/// weights, and within each F what that needs.
 StageMemory memory_of_run(const Plan& plan, std::size_t stage, const StageMemory& planned,
-                          RunKind kind);
+                          exec::Numerics numerics, exec::RunMode mode);
 
 /// One rank of a plan.
 struct RankMemory {

@@ -41,8 +41,7 @@ class StageWalk {
     Buffer x = forward_all(true);
     if (is_last()) {
       loss_ = is_cross_entropy() && x.is_shared() ? floats(width_of_output()) : x;
-      if (divides_logits_) tell_logits();
-      if (groups_.context() != nullptr) tell_losses();
+      bring_losses_together();
     } else {
       x.reset();
       const Buffer message = of_message(width_out());
@@ -52,11 +51,16 @@ class StageWalk {
   }
 
   /// The last stage makes its outcome where the outputs are.
-  ActionBytes forward_alone() {
+  ActionBytes forward_alone(exec::RunMode mode) {
     for (const auto& layer : layers_) layer->set_evaluating(true);
     const std::int64_t before = begin();
-    forward_all(false);
-    if (!is_last()) const Buffer message = of_message(width_out());
+    Buffer x = forward_all(false);
+    if (is_last()) {
+      if (mode == exec::RunMode::Evaluate) bring_losses_together();
+    } else {
+      x.reset();
+      const Buffer message = of_message(width_out());
+    }
     return since(before);
   }
 
@@ -106,14 +110,12 @@ class StageWalk {
   int width_of_output() {
     return divides_logits_ ? width_out() / groups_.tensor()->size() : width_out();
   }
-  void tell_logits() {
-    exec::run_counting(exec::bring_logits_together(ops_, *groups_.tensor(), extent_.rows(),
-                                                   exec::unknown_logits()),
-                       groups_.point(), [](const exec::Wanted&) {});
-  }
-  void tell_losses() {
-    exec::run_counting(exec::bring_losses_together(ops_, *groups_.context(), extent_.rows(), {}),
-                       groups_.point(), [](const exec::Wanted&) {});
+  void bring_losses_together() {
+    if (divides_logits_)
+      run(exec::bring_logits_together(ops_, *groups_.tensor(), extent_.rows(),
+                                      exec::unknown_logits()));
+    if (groups_.context() != nullptr)
+      run(exec::bring_losses_together(ops_, *groups_.context(), extent_.rows(), {}));
   }
   Buffer floats(int width) { return ops_.take(extent_.words(width)); }
   /// Where ranks divide rows, each sends its own.
@@ -167,8 +169,10 @@ StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_ba
 }
 
 ActionBytes forward_alone(const Model& model, const StagePlan& stage, int micro_batch_size,
-                          std::span<const LayerRecompute> recompute) {
-  return StageWalk(model, stage, micro_batch_size, recompute).forward_alone();
+                          std::span<const LayerRecompute> recompute, const StageDivision& ranks,
+                          exec::Numerics numerics, exec::RunMode mode) {
+  return StageWalk(model, stage, micro_batch_size, recompute, ranks, RowsToExperts::Even, numerics)
+      .forward_alone(mode);
 }
 
 }  // namespace pipewright::planner

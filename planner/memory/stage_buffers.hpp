@@ -14,6 +14,7 @@
 #include "core/model/recompute.hpp"
 #include "core/model/tensor_split.hpp"
 #include "core/plan/plan.hpp"
+#include "exec/layers/divided/divided_parts.hpp"
 #include "exec/layers/rank_groups.hpp"
 
 namespace pipewright::planner {
@@ -44,6 +45,7 @@ StageBuffers buffers_of(const Model& model, const StagePlan& stage, int micro_ba
 /// The bytes of an F without a backward (run --mode evaluate, predict), which keeps nothing:
 /// `change` is 0.
 ActionBytes forward_alone(const Model& model, const StagePlan& stage, int micro_batch_size,
-                          std::span<const LayerRecompute> recompute = {});
+                          std::span<const LayerRecompute> recompute, const StageDivision& ranks,
+                          exec::Numerics numerics, exec::RunMode mode);
 
 }  // namespace pipewright::planner

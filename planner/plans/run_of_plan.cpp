@@ -10,6 +10,7 @@
 #include "core/costs/part_weights.hpp"
 #include "core/model/expert_fold.hpp"
 #include "core/order/devices.hpp"
+#include "core/order/forward_order.hpp"
 #include "core/program/lower.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
@@ -30,10 +31,11 @@ int whole_replicas(const Plan& plan) {
                    "; make it one of its divisors");
 }
 
-std::vector<ActionParts> parts_of_layers(const Plan& plan, exec::Numerics numerics) {
+std::vector<ActionParts> parts_of_layers(const Plan& plan, exec::Numerics numerics,
+                                         exec::RunMode mode = exec::RunMode::Train) {
   std::vector<ActionParts> all = exec::divided_parts(
       plan.model, plan.stages, plan.micro_batch_size,
-      recompute_of(plan.model, plan.training.recompute), plan.division(), numerics);
+      recompute_of(plan.model, plan.training.recompute), plan.division(), numerics, mode);
   for (ActionParts& action : all) {
     for (Part& part : action.parts) part.weight = std::max<std::int64_t>(1, part.weight);
   }
@@ -167,6 +169,20 @@ std::vector<ActionParts> parts_of_run(const Plan& plan, exec::Numerics numerics)
   return parts;
 }
 
+/// Of a training's parts those of a run that is forward only, each with the weight that it has
+/// there.
+void keep_forwards(const Plan& plan, exec::Numerics numerics, exec::RunMode mode,
+                   std::vector<ActionParts>& parts) {
+  std::vector<ActionParts> forwards = parts_of_layers(plan, numerics, mode);
+  for (ActionParts& action : forwards) {
+    const ActionParts& trained =
+        *parts_of(parts, Action{.kind = ActionKind::F, .stage = action.stage});
+    for (std::size_t i = 0; i < action.parts.size(); ++i)  // a loss comes behind them
+      action.parts[i].weight = trained.parts[i].weight;
+  }
+  parts = std::move(forwards);
+}
+
 /// By rank of a run, of those along tp the first, the plan's: ranks that divide the experts, or
 /// sequences, stand side by side in a run.
 std::vector<std::size_t> ranks_in_plan(const Plan& plan) {
@@ -212,17 +228,23 @@ std::vector<int> devices_of_run(const Plan& plan, const std::vector<std::size_t>
 
 bool divides_layers(const Plan& plan) { return plan.division() != StageDivision{}; }
 
-Order order_of_run(const Plan& plan, exec::Numerics numerics) {
-  if (!divides_layers(plan)) return order_of_plan(plan);
-  Order order = replicate(pipeline_order(plan), whole_replicas(plan));
+Order order_of_run(const Plan& plan, exec::Numerics numerics, exec::RunMode mode) {
+  const bool trains = mode == exec::RunMode::Train;
+  if (!divides_layers(plan))
+    return trains ? order_of_plan(plan) : forward_order(order_of_plan(plan));
+  const Order pipeline = pipeline_order(plan);
+  Order order = replicate(trains ? pipeline : forward_order(pipeline), whole_replicas(plan));
   order.parts = parts_of_run(plan, numerics);
+  if (!trains) keep_forwards(plan, numerics, mode, order.parts);
   // Of each rank of the pipeline, and of each replica that is not one of them.
   order.mesh = exec::axes_of(plan.division());
   return written_out(order);
 }
 
-Program program_of_run(const Plan& plan, exec::Numerics numerics) {
-  return lower(order_of_run(plan, numerics), plan.policy, lowering_of_plan(plan));
+Program program_of_run(const Plan& plan, exec::Numerics numerics, exec::RunMode mode) {
+  LowerOptions options;
+  if (mode == exec::RunMode::Train) options = lowering_of_plan(plan);
+  return lower(order_of_run(plan, numerics, mode), plan.policy, options);
 }
 
 CostTable costs_of_run(const Plan& plan) {

@@ -19,8 +19,11 @@ bool divides_layers(const Plan& plan);
 /// and along cp, take what the plan's numbers hold of them, so that the step stays the same; what
 /// exact numerics exchange besides comes on top; of what else is sent inside a stage the plan's
 /// numbers hold all, and it takes no time of its own.
-Order order_of_run(const Plan& plan, exec::Numerics numerics = exec::Numerics::Fast);
-Program program_of_run(const Plan& plan, exec::Numerics numerics = exec::Numerics::Fast);
+/// Forward only: of the forwards alone (core/order/forward_order.hpp), without an update.
+Order order_of_run(const Plan& plan, exec::Numerics numerics = exec::Numerics::Fast,
+                   exec::RunMode mode = exec::RunMode::Train);
+Program program_of_run(const Plan& plan, exec::Numerics numerics = exec::Numerics::Fast,
+                       exec::RunMode mode = exec::RunMode::Train);
 /// Of a run's ranks: routes between them are those of their pipeline ranks; on a cluster with
 /// shared links each device has its own.
 CostTable costs_of_run(const Plan& plan);

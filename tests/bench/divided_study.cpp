@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "planner/search/job_costs.hpp"
 #include "planner/search/plan_of_candidate.hpp"
 #include "planner/search/search.hpp"
+#include "sim/engine.hpp"
 
 namespace pipewright::bench {
 namespace {
@@ -41,12 +43,32 @@ std::int64_t median(std::vector<std::int64_t> times) {
   return distribution_of(std::move(times)).median().value;
 }
 
+/// What the actions of a step take together, on all ranks: from the first part of each to its end.
+struct Busy {
+  std::int64_t f = 0, backward = 0, opt = 0;
+
+  void add(const Program& program, const Timeline& timeline) {
+    std::optional<std::int64_t> begun;
+    for (InstructionId id = 0; id < program.code.size(); ++id) {
+      const ActionKind kind = program.code[id].kind;
+      const bool is_part = program.action_of_part(id) != nullptr;
+      if (!is_part && !is_compute(kind) && kind != ActionKind::Opt) continue;
+      if (!begun) begun = timeline.start[id];
+      if (is_part) continue;
+      const std::int64_t took = timeline.end[id] - *begun;
+      (kind == ActionKind::F ? f : kind == ActionKind::Opt ? opt : backward) += took;
+      begun.reset();
+    }
+  }
+};
+
 /// What the rounds have found of a configuration, by round.
 struct Found {
   planner::Candidate what;
   std::vector<std::int64_t> predicted_ns;                // from measured parts of layers
   std::vector<std::int64_t> shared_ns;                   // from shares of whole layers
   std::vector<std::int64_t> measured_ns;                 // median of the round's steps
+  Busy predicted_busy, measured_busy;                    // of all rounds
   std::int64_t predicted_bytes = 0, measured_bytes = 0;  // of the fullest rank, in any round
 
   double step_error() const { return error(predicted_ns, measured_ns); }
@@ -113,12 +135,14 @@ std::vector<Subject> subjects() {
           {"Llama with ZeRO 2 and 3", "zero", std::move(zero)}};
 }
 
-/// With as many ranks at once as a configuration has.
-Profile take_profile(const Job& job, std::vector<int> sizes, std::vector<StageDivision> divisions) {
+/// With as many ranks at once as a configuration has, and as many replicas.
+Profile take_profile(const Job& job, std::vector<int> sizes, std::vector<StageDivision> divisions,
+                     int replicas) {
   exec::ProfileOptions options;
   options.micro_batch_sizes = std::move(sizes);
   options.ranks = job.cluster.devices();
   options.divisions = std::move(divisions);
+  options.replicas = replicas;
   options.budget_ns = 300'000'000;  // the least number of steps takes longer
   options.clock = exec::local::ClockKind::Virtual;
   options.optimizer = exec::optimizer_spec(job.training.optimizer, job.training.learning_rate);
@@ -135,7 +159,8 @@ Profile take_profile(const Job& job, const planner::Candidate& candidate) {
   const StageDivision division = candidate.parallel.division();
   std::vector<StageDivision> divisions;
   if (division != StageDivision{}) divisions.push_back(division);
-  return take_profile(job, {candidate.parallel.micro_batch_size}, std::move(divisions));
+  return take_profile(job, {candidate.parallel.micro_batch_size}, std::move(divisions),
+                      candidate.parallel.data / candidate.parallel.experts);
 }
 
 Plan plan_of(const Job& job, const planner::Candidate& candidate, const Profile& profile) {
@@ -166,6 +191,8 @@ void run(const Plan& plan, int steps, Found& found) {
   training.data = data.get();
   training.clock = exec::local::ClockKind::Virtual;
   const auto result = exec::cpu::run_on_cpu(program, costs, training, {.steps = steps + 1});
+  found.measured_busy.add(program, result.timeline);
+  found.predicted_busy.add(program, sim::simulate(program, costs).timeline);
   std::vector<std::int64_t> steps_ns;
   for (std::size_t s = 1; s < result.steps.size(); ++s) steps_ns.push_back(result.steps[s].step_ns);
   found.measured_ns.push_back(median(std::move(steps_ns)));
@@ -207,7 +234,7 @@ void summarise(const Subject& subject, const std::vector<Found>& all) {
 /// profiled and run in turn, in every round.
 void study(const Subject& subject, const Effort& effort) {
   const Job& job = subject.job;
-  const Profile first = take_profile(job, {1, 2, 4}, planner::divisions_of(job));
+  const Profile first = take_profile(job, {1, 2, 4}, planner::divisions_of(job), 1);
   std::vector<Found> all;
   const auto ranked = planner::search(job, &first, {.keep = effort.configurations}).ranked;
   for (const planner::Candidate& row : ranked) all.push_back({.what = row});
@@ -222,11 +249,16 @@ void study(const Subject& subject, const Effort& effort) {
     }
   }
   for (const Found& found : all) {
-    std::printf("%-52s %9.3f %9.3f %+7.2f %+7.2f %9.2f %+7.2f\n", name_of(found.what).c_str(),
+    std::printf("%-52s %9.3f %9.3f %+7.2f %+7.2f %9.2f %+7.2f", name_of(found.what).c_str(),
                 static_cast<double>(median(found.predicted_ns)) / 1e6,
                 static_cast<double>(median(found.measured_ns)) / 1e6, 100 * found.step_error(),
                 100 * found.share_error(), static_cast<double>(found.measured_bytes) / 1048576,
                 100 * found.memory_error());
+    for (const auto kind : {&Busy::f, &Busy::backward, &Busy::opt})
+      std::printf(" %+7.2f", 100 * (static_cast<double>(found.predicted_busy.*kind) /
+                                        static_cast<double>(found.measured_busy.*kind) -
+                                    1));
+    std::printf("\n");
   }
   summarise(subject, all);
 }
@@ -247,8 +279,8 @@ int main(int argc, char** argv) {
   getloadavg(load, 1);
   std::printf("virtual clock; %u cores, load before it %.1f\n", std::thread::hardware_concurrency(),
               load[0]);
-  std::printf("%-52s %9s %9s %7s %7s %9s %7s\n", "configuration", "predicted", "measured", "error",
-              "shares", "MiB", "error");
+  std::printf("%-52s %9s %9s %7s %7s %9s %7s %7s %7s %7s\n", "configuration", "predicted",
+              "measured", "error", "shares", "MiB", "error", "F", "I,W,B", "OPT");
   const std::string only = argc > 4 ? argv[4] : "";
   for (const Subject& subject : subjects()) {
     if (!only.empty() && subject.word != only) continue;

@@ -145,18 +145,14 @@ TEST(Diverging, AllFiniteSeesEveryPlace) {
 TEST(OutcomesThatDiverge, RowsThatAreNotFiniteAreCountedAndNeverCorrect) {
   const std::vector<float> logits = {NAN, 1, 2, 0, 0, 1, INFINITY, 0, 0};
   const std::vector<std::int32_t> labels = {0, 2, 0};
-  std::vector<float> scratch(9);
-  exec::OutcomeOf of{.loss = LossKind::SoftmaxCrossEntropy,
-                     .counted = 3,
-                     .width = 3,
-                     .outputs = logits.data(),
-                     .labels = labels.data(),
-                     .targets = nullptr,
-                     .scratch = scratch.data()};
-  EXPECT_EQ(exec::predicted(of).not_finite, 2);
-  const auto outcome = exec::evaluated(of);
-  EXPECT_EQ(outcome.not_finite, 2);
-  EXPECT_EQ(outcome.correct, 1);
+  Model model = small_model();
+  model.loss = LossKind::SoftmaxCrossEntropy;
+  exec::Evaluation evaluation(model, exec::RunMode::Evaluate, 1, {});
+  evaluation.put(
+      0, {.terms = 3, .rows = exec::outcomes_of_rows(3, 3, logits.data(), labels), .outputs = {}});
+  evaluation.end_step();
+  EXPECT_EQ(evaluation.report().not_finite_rows, 2);
+  EXPECT_EQ(evaluation.report().accuracy, 1.0 / 3);
 }
 
 }  // namespace divergence_test

@@ -7,8 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/order/forward_order.hpp"
-#include "exec/evaluation/data.hpp"
-#include "exec/evaluation/evaluation.hpp"
+#include "tests/parity/forward_run.hpp"
 #include "tests/parity/training_setting.hpp"
 
 namespace pipewright::tests {
@@ -40,11 +39,6 @@ Program forwards_of(const RunCase& c) {
   return lower(forward_order(order), comm_policy_preset(c.policy), {});
 }
 
-struct Numbers {
-  EvaluationReport report;
-  std::vector<float> outputs;
-};
-
 DataShape shape_of(int micro_batches, RunMode mode) {
   return {.samples = kMicroBatchSize,
           .micro_batches = micro_batches,
@@ -53,47 +47,34 @@ DataShape shape_of(int micro_batches, RunMode mode) {
           .with_answers = mode == RunMode::Evaluate};
 }
 
-Numbers pipelined(const Model& model, const RunCase& c, RunMode mode, const exec::DataSource& data,
-                  int steps) {
-  const Program program = forwards_of(c);
-  Numbers numbers;
+exec::cpu::Training training_of(const Model& model, int micro_batches, RunMode mode,
+                                const exec::DataSource& data) {
   exec::cpu::Training training;
   training.model = &model;
-  training.stages = equal_stages(model, program);
   training.micro_batch_size = kMicroBatchSize;
-  training.micro_batches = program.micro_batches;
+  training.micro_batches = micro_batches;
   training.seed = kSeed;
   training.data = &data;
   training.mode = mode;
-  training.outputs = [&](std::span<const float> outputs) {
-    numbers.outputs.insert(numbers.outputs.end(), outputs.begin(), outputs.end());
-  };
+  return training;
+}
+
+ForwardNumbers pipelined(const Model& model, const RunCase& c, RunMode mode,
+                         const exec::DataSource& data, int steps) {
+  const Program program = forwards_of(c);
+  ForwardNumbers numbers;
+  exec::cpu::Training training = training_of(model, program.micro_batches, mode, data);
+  training.stages = equal_stages(model, program);
+  training.outputs = into(numbers);
   const auto run = exec::cpu::run_on_cpu(program, costs_of(program, 1), training, {.steps = steps});
   EXPECT_TRUE(run.finished());
   numbers.report = run.evaluation.value_or(EvaluationReport{});
   return numbers;
 }
 
-/// All layers in one stage, micro-batches one after another.
-Numbers serial(const Model& model, int micro_batches, RunMode mode, const exec::DataSource& data,
-               int steps) {
-  Numbers numbers;
-  exec::cpu::Stage stage(model, 0, static_cast<int>(model.layers.size()), kMicroBatchSize,
-                         micro_batches, kSeed);
-  stage.forward_only(mode);
-  exec::Evaluation evaluation(model, mode, micro_batches, [&](std::span<const float> outputs) {
-    numbers.outputs.insert(numbers.outputs.end(), outputs.begin(), outputs.end());
-  });
-  for (int step = 0; step < steps; ++step) {
-    for (int m = 0; m < micro_batches; ++m) {
-      stage.set_batch(m, data.micro_batch(step, m));
-      stage.forward(m, {});
-      evaluation.put(m, stage.take_outcome(m));
-    }
-    evaluation.end_step();
-  }
-  numbers.report = evaluation.report();
-  return numbers;
+ForwardNumbers serial(const Model& model, int micro_batches, RunMode mode,
+                      const exec::DataSource& data, int steps) {
+  return serial_forwards(training_of(model, micro_batches, mode, data), steps);
 }
 
 std::vector<RunCase> forward_cases() {
@@ -137,7 +118,7 @@ TEST_P(Forwards, PredictAsTheSerialForwardDoesInTheOrderOfTheSamples) {
   if (model.layers.size() < static_cast<std::size_t>(forwards_of(GetParam()).stages)) GTEST_SKIP();
   const DataShape shape = shape_of(GetParam().micro_batches, RunMode::Predict);
   const auto set = exec::make_data_set(model, shape, {}, 2);
-  const Numbers found = pipelined(model, GetParam(), RunMode::Predict, *set.source, 2);
+  const ForwardNumbers found = pipelined(model, GetParam(), RunMode::Predict, *set.source, 2);
   EXPECT_EQ(found.outputs.size(),
             static_cast<std::size_t>(2 * kMicroBatchSize * shape.micro_batches * 8));
   EXPECT_EQ(found.outputs,
@@ -161,8 +142,8 @@ TEST(ForwardOnly, ADataSetThatDoesNotFillItsLastStepCountsEachSampleOnce) {
     EXPECT_EQ(set.samples, 29);
     const int steps = static_cast<int>(set.steps(shape));
     EXPECT_EQ(steps, (29 + 3 * micro_batches - 1) / (3 * micro_batches));
-    const Numbers found = pipelined(model, {"1f1b", 2, micro_batches, 1, "torch"},
-                                    RunMode::Evaluate, *set.source, steps);
+    const ForwardNumbers found = pipelined(model, {"1f1b", 2, micro_batches, 1, "torch"},
+                                           RunMode::Evaluate, *set.source, steps);
     EXPECT_EQ(found.report.samples, 29);
     if (!loss) loss = found.report.loss;
     EXPECT_EQ(found.report.loss, loss) << micro_batches << " micro-batches";
@@ -216,29 +197,60 @@ TEST(Outcomes, KnownAnswers) {
   // Rows of three logits: the label's is the largest in the first and the third.
   const std::vector<float> logits = {0, 0, 2, 1, 0, 0, 5, 5, 5};
   const std::vector<std::int32_t> labels = {2, 1, 0};
-  std::vector<float> scratch(9);
-  exec::OutcomeOf of{.loss = LossKind::SoftmaxCrossEntropy,
-                     .counted = 3,
-                     .width = 3,
-                     .outputs = logits.data(),
-                     .labels = labels.data(),
-                     .targets = nullptr,
-                     .scratch = scratch.data()};
-  const auto all = exec::evaluated(of);
-  const double e = std::exp(1.0);
-  EXPECT_NEAR(all.loss, std::log((2 + e * e) / (e * e)) + std::log(e + 2) + std::log(3.0), 1e-5);
-  EXPECT_EQ(all.correct, 2);  // of equal outputs the first is taken
-  EXPECT_EQ(all.terms, 3);
-  of.counted = 2;
-  EXPECT_EQ(exec::evaluated(of).correct, 1);
-  EXPECT_EQ(exec::predicted(of).outputs, (std::vector<float>{0, 0, 2, 1, 0, 0}));
+  const auto rows = exec::outcomes_of_rows(3, 3, logits.data(), labels);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_TRUE(rows[0].is_label);
+  EXPECT_FALSE(rows[1].is_label);
+  EXPECT_TRUE(rows[2].is_label);  // of equal outputs the first is taken
+  EXPECT_EQ(rows[1].largest, 1);
+  EXPECT_EQ(rows[2].row, 2);
+  EXPECT_FALSE(exec::outcomes_of_rows(3, 3, logits.data(), {})[0].is_label);
+}
 
-  const std::vector<float> targets = {0, 1, 2, 1, 0, 0, 5, 5, 8};
-  of.loss = LossKind::Mse;
-  of.counted = 3;
-  of.targets = targets.data();
-  EXPECT_DOUBLE_EQ(exec::evaluated(of).loss, 1 + 9);
-  EXPECT_EQ(exec::evaluated(of).terms, 9);
+/// One linear layer, whose weights are set: the losses can be worked out by hand.
+TEST(Outcomes, LossesAreSumsOverTheSamplesThatCount) {
+  for (const LossKind loss : {LossKind::SoftmaxCrossEntropy, LossKind::Mse}) {
+    Model model;
+    model.loss = loss;
+    model.layers = {linear_layer("only", 1, 3)};
+    exec::cpu::Stage stage(model, 0, 1, 3, 1, kSeed);
+    stage.forward_only(RunMode::Evaluate);
+    for (const exec::StateView& view : stage.state()) {
+      const std::vector<float> values = view.values.size() == 3 && view.parameter.ends_with("bias")
+                                            ? std::vector<float>{0, 0, 1}
+                                            : std::vector<float>{1, 0, 0};
+      std::copy(values.begin(), values.end(), view.values.begin());
+    }
+    // Outputs {0, 0, 1}, {1, 0, 1} and {2, 0, 1}, of which two count.
+    const auto outcome_of = [&](int counted) {
+      exec::MicroBatch batch{.tokens = {},
+                             .inputs = {0, 1, 2},
+                             .labels = {},
+                             .targets = {},
+                             .counted_samples = counted};
+      if (loss == LossKind::Mse)
+        batch.targets = {0, 0, 1, 1, 0, 3, 0, 0, 0};
+      else
+        batch.labels = {2, 0, 1};
+      stage.set_batch(0, batch);
+      stage.forward(0, {});
+      return stage.take_outcome(0);
+    };
+    const double e = std::exp(1.0);
+    const auto two = outcome_of(2), all = outcome_of(-1);
+    EXPECT_EQ(two.rows.size(), 2U);
+    if (loss == LossKind::Mse) {
+      EXPECT_EQ(two.loss, 4);
+      EXPECT_EQ(two.terms, 6);
+      EXPECT_EQ(all.loss, 9);
+    } else {
+      EXPECT_NEAR(two.loss, std::log((2 + e) / e) + std::log((2 * e + 1) / e), 1e-6);
+      EXPECT_EQ(two.terms, 2);
+      EXPECT_NEAR(all.loss - two.loss, std::log(1 + e + e * e), 1e-6);
+    }
+    EXPECT_EQ(outcome_of(0).terms, 0);
+    EXPECT_EQ(outcome_of(0).loss, 0);
+  }
 }
 
 }  // namespace forward_only_test

@@ -8,13 +8,10 @@
 #include <string>
 
 #include "core/model/transformer.hpp"
-#include "core/order/forward_order.hpp"
-#include "core/program/lower.hpp"
 #include "exec/data/data.hpp"
 #include "exec/devices/cpu/device.hpp"
 #include "exec/evaluation/evaluation.hpp"
 #include "planner/memory/memory.hpp"
-#include "planner/plans/data_parallel.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/plans/run_of_plan.hpp"
 #include "planner/schedules/registry.hpp"
@@ -128,11 +125,9 @@ std::vector<std::int64_t> measured(const Plan& plan, const Program& program,
                                    exec::Numerics numerics = exec::Numerics::Fast,
                                    exec::RunMode mode = exec::RunMode::Train) {
   PlanTraining on_text(plan, numerics);
-  if (mode == exec::RunMode::Train) {
-    on_text.training.options.ranks.rows = plan.division().rows;
-    on_text.training.options.ranks.fold = plan.division().fold;
-    on_text.training.options.ranks.ring = plan.division().ring;
-  }
+  on_text.training.options.ranks.rows = plan.division().rows;
+  on_text.training.options.ranks.fold = plan.division().fold;
+  on_text.training.options.ranks.ring = plan.division().ring;
   on_text.training.mode = mode;
   return exec::cpu::run_on_cpu(program, plan.costs, on_text.training, {.steps = 2}).peak_bytes;
 }
@@ -160,7 +155,8 @@ TEST_P(MemoryPeaks, AreWithinFivePercentOfWhatThePlanSays) {
 }
 
 /// By rank, of a run that is not the plan's own training.
-std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::RunKind kind) {
+std::vector<RankFigures> predicted(Plan plan, const Program& program, exec::Numerics numerics,
+                                   exec::RunMode mode) {
   plan.costs.memory =
       planner::memory_of(plan.model, plan.stages, plan.micro_batch_size, plan.training.optimizer,
                          recompute_of(plan.model, plan.training.recompute), plan.division());
@@ -173,7 +169,7 @@ std::vector<RankFigures> predicted(Plan plan, const Program& program, planner::R
         planner::state_of(plan.model, plan.stages[s], plan.training.optimizer, plan.division());
     planner::divide(plan.costs.memory[s], state, shards);
     planner::set_copies(plan.costs.memory[s], state, shards);
-    plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], kind);
+    plan.costs.memory[s] = planner::memory_of_run(plan, s, plan.costs.memory[s], numerics, mode);
   }
   return peaks_of(program, plan.costs);
 }
@@ -190,19 +186,19 @@ void expect_close(const std::vector<RankFigures>& said, const std::vector<std::i
 TEST_P(MemoryPeaks, OfExactNumericsAreWithinFivePercent) {
   const Plan plan = plan_of(GetParam());
   const Program program = planner::program_of_run(plan, exec::Numerics::Exact);
-  expect_close(predicted(plan, program, planner::RunKind::ExactTraining),
+  expect_close(predicted(plan, program, exec::Numerics::Exact, exec::RunMode::Train),
                measured(plan, program, exec::Numerics::Exact));
 }
 
 TEST_P(MemoryPeaks, OfForwardsAloneAreWithinFivePercent) {
   const Plan plan = plan_of(GetParam());
-  const Order order = forward_order(planner::make_order(
-      plan.schedule.name, {GetParam().ranks, plan.micro_batches, plan.schedule.chunks, {}}));
-  const Program program =
-      lower(GetParam().replicas > 1 ? planner::replicate(order, GetParam().replicas) : order,
-            plan.policy, {});
-  expect_close(predicted(plan, program, planner::RunKind::ForwardOnly),
-               measured(plan, program, exec::Numerics::Fast, exec::RunMode::Evaluate));
+  for (const exec::RunMode mode : {exec::RunMode::Evaluate, exec::RunMode::Predict}) {
+    for (const exec::Numerics numerics : {exec::Numerics::Fast, exec::Numerics::Exact}) {
+      const Program program = planner::program_of_run(plan, numerics, mode);
+      expect_close(predicted(plan, program, numerics, mode),
+                   measured(plan, program, numerics, mode));
+    }
+  }
 }
 
 /// Untrained routers send most rows to some of the experts.

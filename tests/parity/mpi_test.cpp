@@ -24,6 +24,7 @@
 #include "planner/search/search.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/divided/divided_program.hpp"
+#include "tests/parity/forward_run.hpp"
 #include "tests/parity/mpi_job.hpp"
 #include "tests/parity/outcome.hpp"
 #include "tests/parity/update_cases.hpp"
@@ -327,6 +328,33 @@ std::map<std::string, std::string> parts_in(const std::filesystem::path& folder)
       parts[entry.path().filename().string()] = read_text(entry.path().string());
   }
   return parts;
+}
+
+/// Layers, rows, sequences and experts.
+TEST(Mpi, RanksThatDivideLayersEvaluateAndPredictAsTheSerialForwardDoes) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  const Model model = with_eight_tokens(
+      {{"style", "llama"}, {"kv_heads", 4}, {"experts", 4}, {"top_k", 2}, {"shared_ffn", 8}});
+  const int half = processes() / 2;
+  for (const Layout& layout :
+       {Layout{.tensor = processes(), .rows = true}, Layout{.tensor = half, .context = 2},
+        Layout{.tensor = half, .experts = 2},
+        Layout{.tensor = 1, .replicas = half, .experts = 2}}) {
+    for (const exec::RunMode mode : {exec::RunMode::Evaluate, exec::RunMode::Predict}) {
+      const Program program = divided(planner::make_order("1f1b", {1, 4, 1, {}}), model, layout,
+                                      "torch", exec::Numerics::Exact, mode);
+      for (const auto& group_of : {through_windows(), over_the_wire()}) {
+        DividedSetting setting(program, model, exec::Numerics::Exact, layout);
+        setting.training.mode = mode;
+        ForwardNumbers found;
+        setting.training.outputs = into(found);
+        const auto run = train(program, setting.training, 2, group_of);
+        ASSERT_TRUE(run.finished()) << run.failure;
+        found.report = run.evaluation.value();
+        expect_equal(found, serial_forwards(setting.training, 2));
+      }
+    }
+  }
 }
 
 TEST(Mpi, RanksThatDivideLayersSaveWhatThreadsSave) {

@@ -100,6 +100,9 @@ int run_profile(const Arguments& arguments, Session& session) {
   if (arguments.text_or("--clock", "wall") == "virtual") {
     options.clock = exec::local::ClockKind::Virtual;
   }
+  if (on_gpus && arguments.has("--replicas"))
+    throw InputError("--replicas belongs to CPUs, whose ranks share their caches");
+  options.replicas = arguments.integer_or("--replicas", 1, 1024, 1);
   if (!on_gpus && arguments.has("--precision"))
     throw InputError("--precision belongs to GPUs, and cluster " + target.cluster.name +
                      " has none");
@@ -158,6 +161,12 @@ Command profile_command() {
        .argument = "N",
        .help = "ranks that compute at once while it is measured; 2, or 1 on a single core; on GPUs "
                "as many as the cluster has devices"},
+      {.group = "Measurement",
+       .name = "--replicas",
+       .argument = "N",
+       .help =
+           "so many pipelines of these ranks train the model side by side, as a plan's dp would "
+           "have them: their weights share the caches; on CPUs (1)"},
       {.group = "Measurement",
        .name = "--clock",
        .argument = "KIND",

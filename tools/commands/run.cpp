@@ -197,14 +197,14 @@ std::string shared_cores_text(const Program& program) {
          ": --clock virtual shows their step with a core for each\n";
 }
 
-/// Ranks that divide layers are trained as what they are: every device a rank.
-void take_devices(Subject& subject, const TrainingRequest& training) {
+/// Ranks that divide layers compute as what they are: every device a rank.
+void take_devices(Subject& subject, const TrainingRequest& training, exec::RunMode mode) {
   const bool on_gpus = training.cuda.has_value();
   Plan* const plan = std::get_if<Plan>(&subject.given);
   if (plan == nullptr || on_gpus || !planner::divides_layers(*plan)) return;
   plan->policy = subject.program.policy;
-  subject.order = planner::order_of_run(*plan, training.numerics);
-  subject.program = planner::program_of_run(*plan, training.numerics);
+  subject.order = planner::order_of_run(*plan, training.numerics, mode);
+  subject.program = planner::program_of_run(*plan, training.numerics, mode);
   subject.costs = planner::costs_of_run(*plan);
 }
 
@@ -213,7 +213,8 @@ RunRequest take_request(const Arguments& arguments, Subject& subject) {
   const auto forward = forward_request(arguments);
   if (forward) take_forwards(subject, forward->mode);
   RunRequest request = run_request(arguments, subject);
-  if (request.training && !forward) take_devices(subject, *request.training);
+  if (request.training)
+    take_devices(subject, *request.training, forward ? forward->mode : exec::RunMode::Train);
   return request;
 }
 

@@ -24,13 +24,10 @@ std::vector<std::int64_t> planned_part(const exec::TrainingResult& result) {
 
 void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::Numerics numerics,
                         bool has_own_table) {
-  const bool trains = mode == exec::RunMode::Train;
   if (plan.costs.memory.empty()) return;
-  if (trains && numerics != exec::Numerics::Exact) return;
   for (std::size_t s = 0; s < plan.costs.memory.size(); ++s) {
     StageMemory& memory = plan.costs.memory[s];
-    memory = planner::memory_of_run(
-        plan, s, memory, trains ? planner::RunKind::ExactTraining : planner::RunKind::ForwardOnly);
+    memory = planner::memory_of_run(plan, s, memory, numerics, mode);
   }
   if (!has_own_table) costs.memory = plan.costs.memory;
 }

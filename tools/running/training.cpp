@@ -160,9 +160,7 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
     throw InputError("model " + plan.model.name +
                      " learns from text, and the plan names none; give one with --data FILE");
   }
-  // Without a backward nothing is divided: what the Program counts as replicas are some.
-  const int micro_batches =
-      request.forward ? program.micro_batches : plan.replicas() * plan.micro_batches;
+  const int micro_batches = plan.replicas() * plan.micro_batches;
   const exec::DataShape shape{
       .samples = plan.micro_batch_size, .micro_batches = micro_batches, .seed = plan.training.seed};
   const auto data = request.forward ? nullptr : exec::make_data(plan.model, shape, files);
@@ -179,11 +177,9 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
   training.optimizer.clip_grad_norm = plan.training.clip_grad_norm;
   training.options.numerics = request.numerics;
   training.options.recompute = recompute_of(plan.model, plan.training.recompute);
-  if (!request.forward) {
-    training.options.ranks.rows = plan.division().rows;
-    training.options.ranks.fold = plan.division().fold;
-    training.options.ranks.ring = plan.division().ring;
-  }
+  training.options.ranks.rows = plan.division().rows;
+  training.options.ranks.fold = plan.division().fold;
+  training.options.ranks.ring = plan.division().ring;
   training.data = data.get();
   training.verified_steps = request.verify ? 1 : 0;
   const std::optional<exec::Checkpoint> start = load_checkpoint(request, session);

@@ -80,12 +80,16 @@ void Device::perform(InstructionId id, const Action& action) {
   if (!is_compute(action.kind)) return;  // a REDUCE_GRAD or UNSHARD alone: nobody to share with
   Stage& stage = stages_.at(action.stage.value);
   const int m = action.micro_batch.value;
-  if (strands_.is_under_way(action)) return strands_.finish(action);
-  if (program_.asynchronous) stage.use_version(versions_.version_of(action.stage.value, m));
-  prepare(action);
-  stages_.compute(action, messages_);
-  if (evaluation_ != nullptr && action.stage.value + 1 == program_.stages)
-    evaluation_->put(m, stage.take_outcome(m));
+  if (strands_.is_under_way(action)) {
+    strands_.finish(action);
+  } else {
+    if (program_.asynchronous) stage.use_version(versions_.version_of(action.stage.value, m));
+    prepare(action);
+    stages_.compute(action, messages_);
+  }
+  if (evaluation_ == nullptr || action.stage.value + 1 < program_.stages) return;
+  const int of_data = number_of_data(program_.devices, m, program_.micro_batches);
+  evaluation_->put(m, stage.take_outcome(of_data));
 }
 
 void Device::compute_part(const Action& action) {

@@ -1,6 +1,7 @@
 #include "exec/devices/cpu/stage_device.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "core/base/error.hpp"
 #include "exec/layers/parameters.hpp"
@@ -23,7 +24,6 @@ StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parame
 
 void StageDevice::keep_batch(int micro_batch, const MicroBatch& batch, bool with_answers) {
   MicroBatch& kept = at(micro_batch).batch;
-  kept.counted_samples = batch.counted_samples;
   if (shape_.is_first && shape_.width_in == 0) {
     kept.tokens = batch.tokens;
   } else if (shape_.is_first) {
@@ -110,19 +110,17 @@ double StageDevice::loss_sum(int micro_batch) const {
   return *one.loss_sum;
 }
 
-ForwardOutcome StageDevice::outcome(int micro_batch, const Buffer& output, RunMode mode) {
-  const MicroBatch& batch = at(micro_batch).batch;
-  const int counted = batch.counted_samples;
-  // The logits have served; nobody else holds them.
-  const OutcomeOf of{
-      .loss = shape_.loss,
-      .counted = counted < 0 ? shape_.extent.rows() : counted * shape_.extent.sequence,
-      .width = shape_.width_out,
-      .outputs = output.floats(),
-      .labels = batch.labels.data(),
-      .targets = batch.targets.data(),
-      .scratch = output.floats()};
-  return mode == RunMode::Predict ? predicted(of) : evaluated(of);
+ForwardOutcome StageDevice::outcome(int micro_batch, const LogitsPart& part, const float* outputs,
+                                    RunMode mode) {
+  const LossShape& own = part.own;
+  std::vector<std::int32_t> labels;
+  if (mode == RunMode::Evaluate && shape_.has_labels()) labels = at(micro_batch).batch.labels;
+  for (std::int32_t& label : labels) label -= part.first;
+  ForwardOutcome outcome{.first_column = part.first,
+                         .rows = outcomes_of_rows(own.rows, own.width, outputs, labels)};
+  if (mode == RunMode::Predict)
+    outcome.outputs.assign(outputs, outputs + std::ptrdiff_t{own.rows} * own.width);
+  return outcome;
 }
 
 }  // namespace pipewright::exec::cpu

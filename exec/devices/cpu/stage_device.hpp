@@ -47,7 +47,8 @@ class StageDevice final : public exec::StageDevice {
     return kept_.at(static_cast<std::size_t>(micro_batch)).row_losses;
   }
   void set_loss_sum(int micro_batch, double sum) override { at(micro_batch).loss_sum = sum; }
-  ForwardOutcome outcome(int micro_batch, const Buffer& output, RunMode mode) override;
+  ForwardOutcome outcome(int micro_batch, const LogitsPart& part, const float* outputs,
+                         RunMode mode) override;
 
  private:
   struct OfMicroBatch {

@@ -74,9 +74,6 @@ void require_division(const Program& program, const Training& training) {
   const std::string axis = parts > 1 ? "tp" : context > 1 ? "cp" : "ep";
   if (program.asynchronous)
     refuse_training("an asynchronous schedule cannot divide its layers (" + axis + ") so far");
-  if (training.mode != RunMode::Train)
-    refuse_training("layers are divided (" + axis +
-                    ") in a training alone so far; take a plan with " + axis + " 1");
   const StagePlan& last = training.stages.back();
   if (parts > 1 && last.first_layer == last.end_layer)
     refuse_training(
@@ -168,7 +165,7 @@ void require_parts(const Program& program, const Training& training) {
     const StagePlan& layers = training.stages[s];
     auto of_layers = divided_parts(*training.model, layers.first_layer, layers.end_layer,
                                    training.micro_batch_size, training.options.recompute, ranks,
-                                   training.options.numerics);
+                                   training.options.numerics, training.mode);
     for (ActionParts& one : of_layers) one.stage = stage;
     for (int r = 0; r < program.ranks(); ++r) require_calls(program, RankId(r), stage, of_layers);
   }

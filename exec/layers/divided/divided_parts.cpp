@@ -34,11 +34,11 @@ class CountedStage {
  public:
   CountedStage(const Model& model, int first, int end, int micro_batch_size,
                std::span<const LayerRecompute> recompute, const StageDivision& ranks,
-               Numerics numerics)
+               Numerics numerics, RunMode mode)
       : extent_(extent_of_rank(model, micro_batch_size, ranks)),
         is_first_(first == 0),
-        is_last_(end == static_cast<int>(model.layers.size())),
-        divides_logits_(is_last_ && vocabulary_split(model, ranks.tensor).head),
+        has_loss_(end == static_cast<int>(model.layers.size()) && mode != RunMode::Predict),
+        divides_logits_(has_loss_ && vocabulary_split(model, ranks.tensor).head),
         reads_ids_(is_first_ && width_in_front_of(model, 0) == 0),
         width_in_(width_in_front_of(model, first)),
         width_out_(width_in_front_of(model, end)),
@@ -60,7 +60,7 @@ class CountedStage {
       x = co_await layers_[l]->forward(std::move(x), saved_[l]);
     if (divides_logits_)
       co_await bring_logits_together(ops_, *groups_.tensor(), extent_.rows(), unknown_logits());
-    if (is_last_ && groups_.context() != nullptr)
+    if (has_loss_ && groups_.context() != nullptr)
       co_await bring_losses_together(ops_, *groups_.context(), extent_.rows(), {});
   }
   Task<void> backward_task() {
@@ -95,7 +95,7 @@ class CountedStage {
   }
 
   const Extent extent_;
-  const bool is_first_, is_last_, divides_logits_, reads_ids_;
+  const bool is_first_, has_loss_, divides_logits_, reads_ids_;
   const int width_in_, width_out_;
   MeteredOps ops_;  // before what holds its buffers
   RankGroups groups_;
@@ -155,8 +155,14 @@ int members_of(const StageDivision& ranks, const Call& call) {
 
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
-                                       const StageDivision& ranks, Numerics numerics) {
-  CountedStage stage(model, first, end, micro_batch_size, recompute, ranks, numerics);
+                                       const StageDivision& ranks, Numerics numerics,
+                                       RunMode mode) {
+  CountedStage stage(model, first, end, micro_batch_size, recompute, ranks, numerics, mode);
+  if (mode != RunMode::Train) {
+    const std::vector<Counted> f = stage.forward();
+    if (f.size() == 1) return {};
+    return {weighed(ActionKind::F, f)};
+  }
   const std::vector<Counted> f = stage.forward(), i = stage.backward_input(),
                              w = stage.backward_weight();
   if (f.size() == 1 && i.size() == 1 && w.size() == 1) return {};
@@ -172,11 +178,12 @@ std::vector<ActionParts> divided_parts(const Model& model, int first, int end, i
 std::vector<ActionParts> divided_parts(const Model& model, std::span<const StagePlan> stages,
                                        int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
-                                       const StageDivision& ranks, Numerics numerics) {
+                                       const StageDivision& ranks, Numerics numerics,
+                                       RunMode mode) {
   std::vector<ActionParts> all;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (ActionParts& action : divided_parts(model, stages[s].first_layer, stages[s].end_layer,
-                                             micro_batch_size, recompute, ranks, numerics)) {
+                                             micro_batch_size, recompute, ranks, numerics, mode)) {
       action.stage = StageId(static_cast<std::int64_t>(s));
       all.push_back(std::move(action));
     }

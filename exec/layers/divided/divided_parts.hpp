@@ -12,6 +12,7 @@
 #include "core/order/parts.hpp"
 #include "core/plan/plan.hpp"
 #include "exec/base/numerics.hpp"
+#include "exec/base/run_mode.hpp"
 #include "exec/layers/pause_point.hpp"
 
 namespace pipewright::exec {
@@ -32,16 +33,18 @@ int members_of(const StageDivision& ranks, const Call& call);
 /// "cp", and exchanges of rows between experts of "ep", named by layer, without a weight. In exact
 /// numerics a W along cp has one call more (exec/layers/divided/row_gradients.hpp). None where
 /// nothing is divided. What the last stage computes for its loss counts as nothing; what ranks sum
-/// for it is there.
+/// for it is there, but not in a prediction. Forward only: of F alone.
 std::vector<ActionParts> divided_parts(const Model& model, int first, int end, int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
                                        const StageDivision& ranks,
-                                       Numerics numerics = Numerics::Fast);
+                                       Numerics numerics = Numerics::Fast,
+                                       RunMode mode = RunMode::Train);
 /// The same of all stages, each with its number.
 std::vector<ActionParts> divided_parts(const Model& model, std::span<const StagePlan> stages,
                                        int micro_batch_size,
                                        std::span<const LayerRecompute> recompute,
                                        const StageDivision& ranks,
-                                       Numerics numerics = Numerics::Fast);
+                                       Numerics numerics = Numerics::Fast,
+                                       RunMode mode = RunMode::Train);
 
 }  // namespace pipewright::exec

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/order/devices.hpp"
+#include "core/order/forward_order.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "exec/layers/divided/divided_parts.hpp"
 #include "planner/plans/data_parallel.hpp"
@@ -84,19 +85,22 @@ struct Layout {
   StageDivision division() const { return {tensor, experts, rows, context, fold, ring}; }
 };
 
-/// The pipeline's order, with the parts that the model's layers have in these numerics, for all
-/// devices.
+/// The pipeline's order, or its forwards, with the parts that the model's layers have in these
+/// numerics, for all devices.
 inline Program divided(const Order& pipeline, const Model& model, const Layout& layout,
                        const char* policy = "torch",
-                       exec::Numerics numerics = exec::Numerics::Exact) {
-  Order order = planner::replicate(pipeline, layout.replicas);
+                       exec::Numerics numerics = exec::Numerics::Exact,
+                       exec::RunMode mode = exec::RunMode::Train) {
+  const bool trains = mode == exec::RunMode::Train;
+  Order order = planner::replicate(trains ? pipeline : forward_order(pipeline), layout.replicas);
   const std::vector<StagePlan> stages =
       equal_stages(model, lower(order, comm_policy_preset(policy)));
   order.parts = exec::divided_parts(model, stages, kMicroBatchSize, layout.recompute,
-                                    layout.division(), numerics);
+                                    layout.division(), numerics, mode);
   if (layout.tensor > 1) order.mesh.push_back({std::string(kTensorAxis), layout.tensor});
   if (layout.context > 1) order.mesh.push_back({std::string(kContextAxis), layout.context});
   if (layout.experts > 1) order.mesh.push_back({std::string(kExpertAxis), layout.experts});
+  if (!trains) return lower(written_out(order), comm_policy_preset(policy));
   std::vector<StageId> tied;
   for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);
   return lower(written_out(order), comm_policy_preset(policy),

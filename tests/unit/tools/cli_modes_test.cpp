@@ -286,17 +286,11 @@ TEST_F(Modes, ProcessesSaveTheirPartsAndEvaluateAsThreadsDo) {
           "plan.json --numerics exact --mode evaluate --load-checkpoint threads")["evaluation"]);
 }
 
-/// A plan with tp, or cp: a process for each device trains; one for each pipeline rank evaluates,
-/// of each part of the sequences where it has such.
-struct DividedMode {
-  const char* example;
-  int evaluating;  // processes
-};
-class DividedModes : public Modes, public testing::WithParamInterface<DividedMode> {};
+/// A plan with tp, or cp: a process for each device trains, and evaluates.
+class DividedModes : public Modes, public testing::WithParamInterface<const char*> {};
 
 TEST_P(DividedModes, APlanThatDividesLayersIsAJobOfItsDevices) {
-  const std::string job =
-      PIPEWRIGHT_SOURCE_DIR "/examples/" + std::string(GetParam().example) + ".json";
+  const std::string job = PIPEWRIGHT_SOURCE_DIR "/examples/" + std::string(GetParam()) + ".json";
   ASSERT_EQ(pipewright("tune " + job + " -o divided.json", folder_).status, 0);
   const std::string run = "divided.json --data " PIPEWRIGHT_SOURCE_DIR "/LICENSE --numerics exact ";
   const CommandResult alone = pipewright("run " + run + "--transport tcp", folder_);
@@ -315,20 +309,23 @@ TEST_P(DividedModes, APlanThatDividesLayersIsAJobOfItsDevices) {
 
   const Json here = run_json(run + "--mode evaluate --load-checkpoint sockets")["evaluation"];
   EXPECT_GT(here["samples"], 0);
-  const CommandResult there = shell(
-      PIPEWRIGHT_SOURCE_DIR "/tests/support/start_job " + std::to_string(GetParam().evaluating) +
-          " $PW run " + run + "--transport tcp --mode evaluate --load-checkpoint threads --json",
-      folder_);
+  const std::string job_of_4 = PIPEWRIGHT_SOURCE_DIR "/tests/support/start_job 4 $PW run " + run +
+                               "--transport tcp --load-checkpoint threads --json --mode ";
+  const CommandResult there = shell(job_of_4 + "evaluate", folder_);
   ASSERT_EQ(there.status, 0) << there.err;
   EXPECT_EQ(Json::parse(there.out)["evaluation"], here);
+
+  run_json(run + "--mode predict --load-checkpoint threads --steps 1 --output here.npy");
+  ASSERT_EQ(shell(job_of_4 + "predict --steps 1 --output there.npy", folder_).status, 0);
+  EXPECT_GT(std::filesystem::file_size(folder_.path() / "here.npy"), 128U);
+  EXPECT_EQ(shell("cmp here.npy there.npy", folder_).status, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Examples, DividedModes,
-                         testing::Values(DividedMode{"tensor-parallel", 2},
-                                         DividedMode{"sequence-parallel", 2},
-                                         DividedMode{"context-parallel", 4}),
+                         testing::Values("tensor-parallel", "sequence-parallel",
+                                         "context-parallel"),
                          [](const auto& one) {
-                           const std::string name = one.param.example;
+                           const std::string name = one.param;
                            return name.substr(0, name.find('-'));
                          });
 

@@ -83,6 +83,26 @@ TEST(MeasureProfile, MeasuresWhatOneOfTheRanksComputesThatDivideLayers) {
   }
 }
 
+/// Each trains all layers: twice as many measurements of each in a step.
+TEST(MeasureProfile, MeasuresAsManyReplicasAsAskedFor) {
+  const Model model = model_preset("llama-tiny");
+  const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 8),
+                                                {.micro_batch_sizes = {1},
+                                                 .ranks = 8,
+                                                 .replicas = 2,
+                                                 .divisions = {{2, 1}},
+                                                 .budget_ns = 100'000'000,
+                                                 .clock = exec::local::ClockKind::Virtual});
+  EXPECT_EQ(profile.ranks_measured, 8);  // two pipelines of four
+  ASSERT_EQ(profile.sizes.front().layers.size(), model.layers.size());
+  EXPECT_GT(profile.sizes.front().loss.f.value, 0);
+  EXPECT_GE(profile.sizes.front().spreads.front().f.count, 2 * 3 * 8);
+  const DividedProfile* const divided = find_divided(profile, {2, 1});
+  ASSERT_NE(divided, nullptr);
+  EXPECT_EQ(divided->ranks_measured, 8);  // two pipelines of two ranks of two devices
+  EXPECT_GE(divided->sizes.front().spreads.front().f.count, 2 * 2 * 3 * 4);
+}
+
 TEST(MeasureProfile, RefusesADivisionThatTheLayersDoNotHave) {
   EXPECT_THROW(exec::measure_profile(model_preset("llama-tiny"), cluster_preset("local-cpu", 2),
                                      {.divisions = {{3, 1}}}),
