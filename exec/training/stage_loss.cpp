@@ -11,6 +11,12 @@
 namespace pipewright::exec {
 namespace {
 
+/// Of the last layer's output, or of what a rank has of it.
+std::size_t numbers_of(const StageShape& shape, const TensorGroup* tensor) {
+  const int parts = shape.divides_logits ? tensor->size() : 1;
+  return shape.extent.words(shape.width_out / parts);
+}
+
 LogitsPart part_of(const StageShape& shape, const TensorGroup& tensor) {
   const int width = shape.width_out / tensor.size();
   return {{shape.extent.rows(), width}, tensor.index() * width, tensor.index(), tensor.size()};
@@ -62,7 +68,7 @@ Task<Buffer> loss_of_own_rows(StageDevice& device, const StageShape& shape, int 
     co_return output;
   }
   // The logits have served, unless the last layer keeps its own output.
-  Buffer probabilities = output.is_shared() ? device.ops().take(output.words()) : output;
+  Buffer probabilities = output.is_shared() ? device.ops().take(numbers_of(shape, tensor)) : output;
   if (shape.divides_logits) {
     const LogitsPart part = part_of(shape, *tensor);
     co_await divided_loss(device, part, micro_batch, output, probabilities, *tensor);
@@ -94,7 +100,7 @@ Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micr
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,
                      double divisor, const TensorGroup* tensor) {
   const LossShape of{shape.extent.rows(), shape.width_out};
-  Buffer gradient = kept.is_shared() ? device.ops().take(kept.words()) : kept;
+  Buffer gradient = kept.is_shared() ? device.ops().take(numbers_of(shape, tensor)) : kept;
   const auto scale = static_cast<float>(1 / (divisor * loss_terms(shape)));
   if (shape.divides_logits) {
     device.divided_cross_entropy_backward_input(micro_batch, part_of(shape, *tensor), kept.floats(),
