@@ -1,11 +1,11 @@
-# Finds NCCL's header and library. NCCL_ROOT, in CMake or the environment, or $NCCL_HOME says where to look first; then the
-# CUDA toolkit, and Python's site-packages, where pip puts it (nvidia/nccl, without an unversioned libnccl.so). NVIDIA's
-# own CMake package, which NCCL has from 2.30 on, is not needed.
+# Finds NCCL's header and library. NCCL_ROOT, in CMake or the environment, or $NCCL_HOME says where to look first; then
+# PIPEWRIGHT_CUDA_TOOLCHAIN, the CUDA toolkit, and Python's site-packages, where pip puts it (nvidia/nccl, without an
+# unversioned libnccl.so). NVIDIA's own CMake package, which NCCL has from 2.30 on, is not needed.
 #
 # Sets NCCL_FOUND, NCCL_INCLUDE_DIR, NCCL_LIBRARY and NCCL_VERSION.
 
-set(_nccl_hints ${NCCL_ROOT} $ENV{NCCL_ROOT} $ENV{NCCL_HOME} ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_DIR}
-                ${CUDAToolkit_LIBRARY_ROOT} /usr/local/cuda)
+set(_nccl_hints ${NCCL_ROOT} $ENV{NCCL_ROOT} $ENV{NCCL_HOME} ${PIPEWRIGHT_CUDA_TOOLCHAIN}
+                ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT} /usr/local/cuda)
 if(NOT NCCL_INCLUDE_DIR)
   find_package(Python3 QUIET COMPONENTS Interpreter)
   if(Python3_FOUND)

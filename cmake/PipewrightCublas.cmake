@@ -1,11 +1,11 @@
 # CUDA::cublas where the toolkit came without cuBLAS: Python's packages have it (nvidia-cublas: nvidia/cu13 in
-# site-packages, without an unversioned libcublas.so). CUBLAS_ROOT, in CMake or the environment, says where to look first.
-# Does nothing where FindCUDAToolkit has found it.
+# site-packages, without an unversioned libcublas.so). CUBLAS_ROOT, in CMake or the environment, says where to look first,
+# then PIPEWRIGHT_CUDA_TOOLCHAIN. Does nothing where FindCUDAToolkit has found it.
 
 include_guard(GLOBAL)
 
 if(NOT TARGET CUDA::cublas)
-  set(_cublas_hints ${CUBLAS_ROOT} $ENV{CUBLAS_ROOT})
+  set(_cublas_hints ${CUBLAS_ROOT} $ENV{CUBLAS_ROOT} ${PIPEWRIGHT_CUDA_TOOLCHAIN})
   find_package(Python3 QUIET COMPONENTS Interpreter)
   if(Python3_FOUND)
     execute_process(

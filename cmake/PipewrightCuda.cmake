@@ -3,6 +3,9 @@
 # only where it is asked for, because nvcc takes its time: ON requires nvcc and cuBLAS, AUTO builds it where they are. The
 # module also holds the NCCL half (exec/transports/nccl) where NCCL's header and library are found.
 #
+# PIPEWRIGHT_CUDA_TOOLCHAIN: the folder that scripts/cuda-toolchain has filled, where all of them are looked for before
+# anywhere else; the preset cuda names build/cuda-toolchain.
+#
 # CMAKE_CUDA_ARCHITECTURES says for which GPUs; 80 (A100), 90 (H100, H200) and 100 (B200) where nobody says.
 # Sets PIPEWRIGHT_CUDA_MODULE, where the module lies or would lie.
 
@@ -23,9 +26,15 @@ if(_pipewright_cuda MATCHES "^(OFF|FALSE|NO|0)$")
   return()
 endif()
 
+set(PIPEWRIGHT_CUDA_TOOLCHAIN "" CACHE PATH "A folder of scripts/cuda-toolchain")
+
 include(CheckLanguage)
-if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS /usr/local/cuda/bin/nvcc)
-  set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
+if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(PIPEWRIGHT_NVCC nvcc HINTS "${PIPEWRIGHT_CUDA_TOOLCHAIN}/bin" PATHS /usr/local/cuda/bin)
+  mark_as_advanced(PIPEWRIGHT_NVCC)
+  if(PIPEWRIGHT_NVCC)
+    set(CMAKE_CUDA_COMPILER "${PIPEWRIGHT_NVCC}")
+  endif()
 endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "Compute capabilities of the GPUs to build for")
@@ -33,7 +42,7 @@ endif()
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
   if(NOT _pipewright_cuda STREQUAL "AUTO")
-    message(FATAL_ERROR "PIPEWRIGHT_CUDA=ON: there is no nvcc here. Install the CUDA toolkit, put nvcc on the PATH or "
+    message(FATAL_ERROR "PIPEWRIGHT_CUDA=ON: there is no nvcc here. Run scripts/cuda-toolchain, put nvcc on the PATH or "
                         "name it with -DCMAKE_CUDA_COMPILER=, or configure with -DPIPEWRIGHT_CUDA=OFF.")
   endif()
   message(STATUS "No nvcc here: the command is built without --device cuda (the CUDA toolkit has it)")
@@ -44,7 +53,7 @@ find_package(CUDAToolkit REQUIRED)
 include(PipewrightCublas)
 if(NOT TARGET CUDA::cublas)
   if(NOT _pipewright_cuda STREQUAL "AUTO")
-    message(FATAL_ERROR "PIPEWRIGHT_CUDA=ON: nvcc is here, cuBLAS is not. Install it (pip: nvidia-cublas), name its folder "
+    message(FATAL_ERROR "PIPEWRIGHT_CUDA=ON: nvcc is here, cuBLAS is not. Run scripts/cuda-toolchain, name its folder "
                         "with -DCUBLAS_ROOT=, or configure with -DPIPEWRIGHT_CUDA=OFF.")
   endif()
   message(STATUS "No cuBLAS here: the command is built without --device cuda (pip: nvidia-cublas; CUBLAS_ROOT says where)")

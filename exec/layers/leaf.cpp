@@ -145,8 +145,8 @@ class LayerNormLayer final : public KeepingLayer {
   Parameter& shift() { return weights_[1]; }
 
   void compute(const Buffer& x, Buffer& y, Saved& saved) override {
-    saved.buffers[kMean] = ops_.take(extent_.words(1));
-    saved.buffers[kInverse] = ops_.take(extent_.words(1));
+    saved.buffers[kMean] = ops_.take_floats(extent_.words(1));
+    saved.buffers[kInverse] = ops_.take_floats(extent_.words(1));
     ops_.layer_norm_forward(shape_, x.floats(), scale().weights(), shift().weights(), y.floats(),
                             saved.buffers[kMean].floats(), saved.buffers[kInverse].floats());
   }
@@ -192,7 +192,7 @@ class RmsNormLayer final : public KeepingLayer {
   Parameter& scale() { return weights_[0]; }
 
   void compute(const Buffer& x, Buffer& y, Saved& saved) override {
-    saved.buffers[kInverse] = ops_.take(extent_.words(1));
+    saved.buffers[kInverse] = ops_.take_floats(extent_.words(1));
     ops_.llama().rms_norm_forward(shape_, x.floats(), scale().weights(), y.floats(),
                                   saved.buffers[kInverse].floats());
   }

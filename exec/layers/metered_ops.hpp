@@ -7,6 +7,7 @@
 // outlives its Buffers. One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "exec/layers/tensor_ops.hpp"
@@ -34,6 +35,9 @@ class MeteredOps final : public TensorOps,
   std::size_t bytes_per_element() const { return element_; }
 
   Buffer take(std::size_t words) override { return hold(words * element_); }
+  Buffer take_floats(std::size_t words) override {
+    return hold(words * std::max(element_, sizeof(float)));
+  }
   Buffer take_ids(std::size_t words) override { return hold(words * sizeof(std::int32_t)); }
   void copy(std::size_t, const float*, float*) override {}
   void add_to(std::size_t n, const float*, float*) override { count(n, 1); }

@@ -4,9 +4,10 @@
 // exec/layers/image_ops.hpp, exec/layers/expert_ops.hpp, exec/layers/latent_ops.hpp and
 // exec/layers/context_ops.hpp and exec/layers/ring_ops.hpp, which say what each computes, and by
 // what layouts; how exactly, and with which scratch memory, is the device's affair. All pointers
-// are the device's own. A call may only enqueue the work: whoever calls sees results in the order
-// of the calls, and reads none of them (but for a user's own layers, which are the CPU's alone so
-// far). One thread at a time.
+// are the device's own: float* of activations leads to the numbers that it keeps these in, which
+// may be narrower (exec/devices/cuda). A call may only enqueue the work: whoever calls sees results
+// in the order of the calls, and reads none of them (but for a user's own layers, which are the
+// CPU's alone so far). One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -171,9 +172,11 @@ class TensorOps {
  public:
   virtual ~TensorOps() = default;
 
-  /// `words` numbers with undefined content.
+  /// `words` numbers with undefined content, each as wide as the device keeps activations.
   virtual Buffer take(std::size_t words) = 0;
-  /// `words` 4-byte whole numbers, where a device makes a difference.
+  /// The same of 4 bytes each, where a device makes a difference: what a norm keeps of its rows.
+  virtual Buffer take_floats(std::size_t words) { return take(words); }
+  /// `words` 4-byte whole numbers, likewise.
   virtual Buffer take_ids(std::size_t words) { return take(words); }
   virtual void copy(std::size_t words, const float* from, float* to) = 0;
   /// y += x.

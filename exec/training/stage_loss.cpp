@@ -12,6 +12,12 @@
 namespace pipewright::exec {
 namespace {
 
+/// Of the last layer's output, or of what a rank has of it.
+std::size_t numbers_of(const StageShape& shape, const TensorGroup* tensor) {
+  const int parts = shape.divides_logits ? tensor->size() : 1;
+  return shape.extent.words(shape.width_out / parts);
+}
+
 /// Rows of the first samples, all of whose columns this rank has where none divide them.
 LogitsPart part_of(const StageShape& shape, const TensorGroup* tensor, int samples) {
   const int rows = samples * shape.extent.sequence;
@@ -66,7 +72,7 @@ Task<Buffer> loss_of_own_rows(StageDevice& device, const StageShape& shape, int 
     co_return output;
   }
   // The logits have served, unless the last layer keeps its own output.
-  Buffer probabilities = output.is_shared() ? device.ops().take(output.words()) : output;
+  Buffer probabilities = output.is_shared() ? device.ops().take(numbers_of(shape, tensor)) : output;
   if (shape.divides_logits) {
     co_await divided_loss(device, part, shape.extent.rows(), micro_batch, output, probabilities,
                           *tensor);
@@ -126,7 +132,7 @@ Task<ForwardOutcome> forward_outcome(StageDevice& device, const StageShape& shap
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,
                      double divisor, const TensorGroup* tensor) {
   const LogitsPart part = part_of(shape, tensor, shape.extent.samples);
-  Buffer gradient = kept.is_shared() ? device.ops().take(kept.words()) : kept;
+  Buffer gradient = kept.is_shared() ? device.ops().take(numbers_of(shape, tensor)) : kept;
   const auto scale = static_cast<float>(1 / (divisor * loss_terms(shape)));
   if (shape.divides_logits) {
     device.divided_cross_entropy_backward_input(micro_batch, part, kept.floats(), scale,

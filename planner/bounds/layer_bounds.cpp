@@ -24,9 +24,9 @@ RouteCosts closing_edge(const CostModel& costs, const ParallelSetup& mesh, int r
   return costs.route((mesh.program_replicas() - 1) * mesh.pipeline + rank, rank);
 }
 
-/// Of one of the devices that divide the stage, or its experts.
+/// What sums of gradients move, of one of the devices that divide the stage, or its experts.
 Bytes parameters_of(const Job& job, const ParallelSetup& mesh, const StagePlan& stage) {
-  return state_of(job.model, stage, job.training.optimizer, mesh.division()).parameters;
+  return state_of(job.model, stage, job.training.optimizer, mesh.division()).gradients;
 }
 
 /// Half of what an all-reduce of a rank's replicas takes, or the whole of what stands for it where

@@ -410,11 +410,12 @@ CostTable CostModel::table(std::span<const StagePlan> stages, int ranks, int mic
   costs.activation_bytes = costs.gradient_bytes = message_bytes(stages, micro_batch_size);
   costs.memory = memory(stages, micro_batch_size, optimizer, shards);
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    costs.parameter_bytes.push_back(costs.memory[s].version);
+    costs.parameter_bytes.push_back(gradients_of(model_, costs.memory[s].version));
     costs.stages[s].opt = Nanoseconds(costs.stages[s].opt.value / shards.count);
   }
   if (!tied_stages(model_, stages).empty())
-    costs.tied_bytes = Bytes(tie_of(model_)->weights * model_.bytes_per_element);
+    costs.tied_bytes =
+        gradients_of(model_, Bytes(tie_of(model_)->weights * model_.bytes_per_element));
   std::vector<int> device_of_rank(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r)
     device_of_rank[static_cast<std::size_t>(r)] = r * division_.tensor;

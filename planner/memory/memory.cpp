@@ -104,10 +104,16 @@ StageState state_of(const Model& model, const StagePlan& stage, std::string_view
   state.expert_ranks = ranks.expert_replicas();
   if (parameters > 0)
     state.of_experts = static_cast<double>(count.of_experts) / static_cast<double>(parameters);
-  state.parameters = state.gradients = Bytes(parameters * element);
+  state.parameters = Bytes(parameters * element);
+  state.gradients = gradients_of(model, state.parameters);
   if (optimizer == "adamw") state.optimizer += Bytes(2 * parameters * wide);
   if (element < kStateWidth) state.optimizer += Bytes(parameters * kStateWidth);
   return state;
+}
+
+Bytes gradients_of(const Model& model, Bytes weights) {
+  const std::int64_t element = model.bytes_per_element;
+  return Bytes(weights.value / element * std::max(element, kStateWidth));
 }
 
 StageState sharded_state(const StageState& state, const StateShards& shards) {

@@ -33,11 +33,15 @@ struct StageState {
   Bytes sum() const { return parameters + gradients + optimizer; }
 };
 
-/// AdamW keeps two moments of each parameter, SGD nothing. Moments are never narrower than 4 bytes;
-/// a model of narrower elements keeps 4-byte master weights beside them.
+/// AdamW keeps two moments of each parameter, SGD nothing. Gradients and moments are never narrower
+/// than 4 bytes, and a model of narrower elements keeps 4-byte master weights beside them: of
+/// AdamW's 16 bytes a parameter in float32, 18 in bfloat16.
 /// `ranks`: so many divide its layers.
 StageState state_of(const Model& model, const StagePlan& stage, std::string_view optimizer,
                     const StageDivision& ranks = {});
+
+/// The gradients of weights of so many bytes.
+Bytes gradients_of(const Model& model, Bytes weights);
 
 /// How a stage's replicas divide its state among them (ZeRO).
 struct StateShards {

@@ -98,11 +98,11 @@ def _sanitized(context, tool, program, chosen):
 
 # --- Jobs and plans ---
 
-def job(shape, ranks, batch, schedule, steps):
+def job(shape, ranks, batch, schedule, steps, precision='fp32'):
     return {
         'schema': 'pipewright.job/1',
-        # Tensors are float32 on a GPU today; --precision is of its products.
-        'model': {'schema': 'pipewright.model/1', 'name': f'gpt-{shape.hidden}-{shape.layers}', 'bytes_per_element': 4,
+        'model': {'schema': 'pipewright.model/1', 'name': f'gpt-{shape.hidden}-{shape.layers}',
+                  'bytes_per_element': 2 if precision == 'bf16' else 4,
                   'transformer': {'hidden': shape.hidden, 'layers': shape.layers, 'heads': shape.heads,
                                   'vocabulary': 256, 'sequence': shape.sequence}},
         'cluster': {'schema': 'pipewright.cluster/1', 'name': 'one-gpu', 'nodes': 1, 'devices_per_node': ranks,
@@ -142,7 +142,7 @@ def block(context):
 
 def _block(context, precision):
     shape = context.shape(BLOCK)
-    file = write_job(context, shape, 1, BLOCK_SAMPLES, '1f1b', 2)
+    file = write_job(context, shape, 1, BLOCK_SAMPLES, '1f1b', 2, precision)
     out = context.path(f'{precision}.profile.json')
     context.pipewright('profile', file, '--sizes', str(BLOCK_SAMPLES), '--ranks', '1', '--precision', precision,
                        '--budget', '0.2s' if context.rehearsal else '3s', '-o', out)
@@ -174,7 +174,7 @@ def rates(context):
 def pipeline(context, shape, ranks, precision, title):
     """Profiled and planned from that: what the host needs, what lies between actions, memory, and the step foretold
     beside the one measured."""
-    file = write_job(context, context.shape(shape), ranks, 4 * ranks, '1f1b', 6)
+    file = write_job(context, context.shape(shape), ranks, 4 * ranks, '1f1b', 6, precision)
     context.pipewright('profile', file, '--sizes', '1', '--ranks', str(ranks), '--precision', precision, '--budget',
                        '0.2s' if context.rehearsal else '3s', '-o', context.path('profile.json'))
     context.pipewright('tune', file, '--profile', context.path('profile.json'), '-o', context.path('plan.json'))

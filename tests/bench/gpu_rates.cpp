@@ -58,6 +58,11 @@ class Worker {
       matrix = required(cuda_, cuda_.allocate(of_.bytes));
       require(cuda_, cuda_.copy(stream_, matrix, of_.numbers.data(), of_.bytes));
     }
+    for (void*& matrix : narrow_) {
+      matrix = required(cuda_, cuda_.allocate(of_.bytes));
+      require(cuda_, cuda_.bf16.round(stream_, of_.numbers.size(),
+                                      static_cast<const float*>(matrices_[0]), matrix));
+    }
     require(cuda_, cuda_.record(events_[0], stream_));
     require(cuda_, cuda_.wait_for_event(events_[0]));
   }
@@ -66,6 +71,7 @@ class Worker {
     for (void* event : events_) cuda_.release_event(event);
     cuda_.release_stream(stream_);
     for (void* matrix : matrices_) cuda_.release(matrix);
+    for (void* matrix : narrow_) cuda_.release(matrix);
     cuda_.release(workspace_);
   }
   Worker(const Worker&) = delete;
@@ -77,9 +83,10 @@ class Worker {
     product.m = product.n = product.k = product.c_stride = of_.side;
     product.outer = product.inner = 1;
     product.alpha = 1;
-    product.a = {static_cast<const float*>(matrices_[0]), of_.side, 0, 0, 0};
-    product.b = {static_cast<const float*>(matrices_[1]), of_.side, 0, 0, 0};
-    product.c = static_cast<float*>(matrices_[2]);
+    void* const* const of_kind = precision == PIPEWRIGHT_CUDA_BF16 ? narrow_ : matrices_;
+    product.a = {of_kind[0], of_.side, 0, 0, 0};
+    product.b = {of_kind[1], of_.side, 0, 0, 0};
+    product.c = of_kind[2];
     require(cuda_, cuda_.gemm(blas_, &product, precision));  // the first one chooses its kernel
     require(cuda_, cuda_.record(events_[0], stream_));
     for (int i = 0; i < kRepeats; ++i) require(cuda_, cuda_.gemm(blas_, &product, precision));
@@ -108,7 +115,7 @@ class Worker {
   void* const partition_;
   void *stream_ = nullptr, *blas_ = nullptr, *workspace_ = nullptr;
   void* events_[2] = {};
-  void* matrices_[3] = {};
+  void *matrices_[3] = {}, *narrow_[3] = {};  // of floats, and of bfloat16
 };
 
 using Workers = std::vector<std::unique_ptr<Worker>>;

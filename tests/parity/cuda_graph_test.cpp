@@ -42,7 +42,7 @@ TEST(CudaGraphOnHost, ARankThatFailsWithinTheCaptureEndsTheRun) {
   const Setting setting(program);
   CudaTraining how{setting.training, Precision::Exact, {}, {}};
   pipewright_cuda table = host_cuda(HostOrder::Shuffled);
-  table.kernels.bias_forward = [](void* stream, int rows, int width, const float* bias, float* y) {
+  table.kernels.bias_forward = [](void* stream, int rows, int width, const void* bias, void* y) {
     if (--calls_left < 0) return 1;
     return host_cuda(HostOrder::Shuffled).kernels.bias_forward(stream, rows, width, bias, y);
   };

@@ -88,6 +88,23 @@ TEST(NcclTransport, TrainsSeveralStagesARankAndReplicas) {
   EXPECT_TRUE(trained(HostOrder::Lazy, program, exact(setting, 2), 2).verify->gradients.bitwise);
 }
 
+/// Messages are bytes; what they hold is of the GPUs alone.
+TEST(NcclTransport, TrainsInBfloat16WithTheLossesOfCopies) {
+  const Program program = lower(planner::make_order("1f1b", {2, 4, 1, {}}),
+                                {.post = Post::Deferred}, {.optimizer = true});
+  const Setting setting(program);
+  CudaTraining how = exact(setting, 0);
+  how.precision = Precision::Bfloat16;
+  for (const HostOrder order : kOrders) {
+    const CudaResult copied = exec::cuda::run_on_cuda(host_cuda(order), program,
+                                                      costs_of(program, 1000), how, {.steps = 3});
+    const CudaResult run = trained(order, program, how, 3);
+    ASSERT_EQ(run.steps.size(), 3U);
+    for (std::size_t step = 0; step < 3; ++step)
+      EXPECT_EQ(run.steps[step].loss, copied.steps[step].loss) << "step " << step;
+  }
+}
+
 /// A rank of 1F1B has a SEND and a RECV beside each other: NCCL starts one thread for the two.
 TEST(NcclTransport, EndsBesideEachOtherAreOneGroup) {
   const Program program = lower(planner::make_order("1f1b", {2, 4, 1, {}}),

@@ -37,7 +37,7 @@ struct Launcher {
   template <class F>
   static int elements(void*, std::size_t n, F f) {
     return note({Launch::Kind::Kernel, typeid(F).name(),
-                 exec::cuda::shape_of_elements(n).all_threads(), work_of_elements(f, n)});
+                 exec::cuda::shape_of_elements<F>(n).all_threads(), work_of_elements(f, n)});
   }
   template <class F>
   static int rows(void*, std::size_t n, F f) {
@@ -92,7 +92,8 @@ pipewright_cuda table() {
   t.release_blas = [](void*) {};
   t.gemm = gemm;
   t.kernels = exec::cuda::kernel_table<Launcher>();
-  t.fast = exec::cuda::fast_kernel_table<Launcher>();
+  t.fast = exec::cuda::fast_kernel_table<Launcher, float>();
+  t.bf16 = exec::cuda::fast_kernel_table<Launcher, exec::cuda::Bfloat16>();
   return t;
 }
 

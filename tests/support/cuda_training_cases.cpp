@@ -6,11 +6,13 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/model/transformer.hpp"
 #include "core/plan/tied_stages.hpp"
 #include "exec/devices/cuda/local_transport.hpp"
 #include "exec/devices/cuda/profile.hpp"
 #include "exec/devices/cuda/run.hpp"
 #include "exec/profile/profile.hpp"
+#include "planner/memory/memory.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "sim/engine.hpp"
 #include "tests/parity/outcome.hpp"
@@ -48,6 +50,28 @@ void expect_serial_bits(const pipewright_cuda& cuda, const Program& program,
   ASSERT_EQ(run.steps.size(), expected.losses.size());
   for (std::size_t step = 0; step < run.steps.size(); ++step)
     EXPECT_EQ(run.steps[step].loss, expected.losses[step]) << "step " << step;
+}
+
+/// Wide enough for its activations to decide.
+Model wide_transformer() {
+  Model model;
+  model.sequence = 16;
+  model.layers =
+      expand({.hidden = 32, .layers = 3, .heads = 2, .ffn = 64, .vocabulary = 256, .sequence = 16});
+  return model;
+}
+
+InstructionId first_recv(const Program& program, RankId rank) {
+  InstructionId id = program.rank_begin[static_cast<std::size_t>(rank.value)];
+  while (!is_recv(program.code[id].kind)) ++id;
+  return id;
+}
+
+std::int64_t planned_peak(const Setting& setting, const Program& program, std::size_t rank) {
+  CostTable costs = costs_of(program, 1000);
+  costs.memory =
+      planner::memory_of(setting.model, setting.training.stages, kMicroBatchSize, "adamw");
+  return peaks_of(program, costs)[rank].peak_bytes;
 }
 
 /// Every test on every table.
@@ -156,12 +180,13 @@ TEST_F(CudaTrains, ATiedHeadHasTheSerialRunsBits) {
   }
 }
 
-/// Relative norms of what rounding explains, of all gradients together.
+/// Relative norms of what rounding explains, of all gradients together. PyTorch's own bfloat16 is
+/// 1.2e-2 to 2.5e-2 away from its float32 on this model.
 TEST_F(CudaTrains, TheOtherPrecisionsStayWithinTheirRounding) {
   const struct {
     Precision precision;
     double most;
-  } cases[] = {{Precision::Float32, 2e-6}, {Precision::Tf32, 2e-3}, {Precision::Bfloat16, 2e-2}};
+  } cases[] = {{Precision::Float32, 2e-6}, {Precision::Tf32, 1e-3}, {Precision::Bfloat16, 3e-2}};
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   for (const auto& one : cases) {
     const Setting setting(program, small_transformer());
@@ -172,6 +197,33 @@ TEST_F(CudaTrains, TheOtherPrecisionsStayWithinTheirRounding) {
       const CudaResult run = trained(*cuda.table, program, how);
       ASSERT_TRUE(run.verify.has_value());
       EXPECT_LE(run.verify->gradients.norm_rel, one.most) << run.verify->gradients.worst;
+    }
+  }
+}
+
+/// What is rounded, and when, does not depend on ranks: the losses of three steps, and so the
+/// updates, are those of one rank, bit for bit, and within 1e-2 of the CPU's floats.
+TEST_F(CudaTrains, Bfloat16IsTheSameOnAnyNumberOfRanks) {
+  for (const NamedCuda& cuda : cudas_) {
+    SCOPED_TRACE(cuda.name);
+    std::vector<std::optional<double>> first;
+    for (const int ranks : {1, 2}) {
+      const Program program = program_of({"1f1b", ranks, 4, 1, "torch"});
+      const Setting setting(program, wide_transformer());
+      CudaTraining how = exact(setting);
+      how.precision = Precision::Bfloat16;
+      how.training.verified_steps = 1;
+      const CudaResult run = trained(*cuda.table, program, how);
+      EXPECT_LE(run.verify->gradients.norm_rel, 1.5e-2) << run.verify->gradients.worst;
+      EXPECT_GT(run.verify->gradients.norm_rel, 1e-3) << "nothing was rounded";
+      const Outcome on_cpu = serial(how.training);
+      std::vector<std::optional<double>> losses;
+      for (std::size_t step = 0; step < run.steps.size(); ++step) {
+        losses.push_back(run.steps[step].loss);
+        EXPECT_NEAR(*losses.back(), on_cpu.losses[step], 1e-2 * on_cpu.losses[step]);
+      }
+      if (first.empty()) first = losses;
+      EXPECT_EQ(losses, first) << ranks << " ranks";
     }
   }
 }
@@ -196,25 +248,65 @@ TEST_F(CudaTrains, TimesAreTheGpusAndKeepTheOrderOfTheProgram) {
 }
 
 /// 1F1B keeps more micro-batches on the first rank; the weights of a stage stand four times in
-/// float32 (value, gradient, AdamW's two), each parameter on a boundary of 256 bytes.
+/// float32 (value, gradient, AdamW's two), and once more in bfloat16 where layers read that: 16 and
+/// 18 bytes a parameter, each of which begins at a multiple of 64.
 TEST_F(CudaTrains, MemoryIsToldByRank) {
   const Program program = program_of({"1f1b", 4, 8, 1, "torch"});
   const Setting setting(program);
-  for (const NamedCuda& cuda : cudas_) {
+  for (const auto& [precision, bytes_each] :
+       {std::pair{Precision::Float32, 16}, {Precision::Bfloat16, 18}}) {
+    for (const NamedCuda& cuda : cudas_) {
+      CudaTraining how = exact(setting);
+      how.precision = precision;
+      how.training.verified_steps = 0;
+      const auto memory = trained(*cuda.table, program, how).memory;
+      ASSERT_EQ(memory.size(), 4U);
+      EXPECT_GT(memory.front().peak_activations, memory.back().peak_activations);
+      for (int r = 0; r < 4; ++r) {
+        const exec::cpu::Stage stage(setting.model, 2 * r, 2 * r + 2, kMicroBatchSize, 8, 7);
+        std::int64_t bytes = 0;
+        for (const auto& view : stage.parameters())
+          bytes += bytes_each * static_cast<std::int64_t>((view.value.size() + 63) / 64 * 64);
+        // Some words more say whether each gradient is a number, and hold the optimizer's factors.
+        EXPECT_GE(memory[static_cast<std::size_t>(r)].weights, bytes);
+        EXPECT_LE(memory[static_cast<std::size_t>(r)].weights, bytes + 128);
+      }
+    }
+  }
+}
+
+/// Of a stage's figures, and of what the planner says for numbers of 2 bytes.
+TEST_F(CudaTrains, InBfloat16MessagesAndActivationsHaveHalfTheBytes) {
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  Setting setting(program, wide_transformer());
+  const auto activations = [&](const NamedCuda& cuda, Precision precision) {
     CudaTraining how = exact(setting);
-    how.precision = Precision::Float32;
+    how.precision = precision;
     how.training.verified_steps = 0;
-    const auto memory = trained(*cuda.table, program, how).memory;
-    ASSERT_EQ(memory.size(), 4U);
-    EXPECT_GT(memory.front().peak_activations, memory.back().peak_activations);
-    for (int r = 0; r < 4; ++r) {
-      const exec::cpu::Stage stage(setting.model, 2 * r, 2 * r + 2, kMicroBatchSize, 8, 7);
-      std::int64_t bytes = 0;
-      for (const auto& view : stage.parameters())
-        bytes += 4 * static_cast<std::int64_t>((view.value.size() * 4 + 255) / 256 * 256);
-      // Some words more say whether each gradient is a number, and hold the optimizer's factors.
-      EXPECT_GE(memory[static_cast<std::size_t>(r)].weights, bytes);
-      EXPECT_LE(memory[static_cast<std::size_t>(r)].weights, bytes + 128);
+    exec::cuda::LocalTransport transport(program, costs_of(program, 1000));
+    exec::cuda::Device device(*cuda.table, {0, nullptr, precision}, program, how, RankId(1),
+                              transport);
+    const InstructionId recv = first_recv(program, RankId(1));
+    EXPECT_EQ(device.message_bytes(recv),
+              exec::cuda::number_bytes(precision) * kMicroBatchSize * 16 * 32);
+    return trained(*cuda.table, program, how).memory;
+  };
+  for (const NamedCuda& cuda : cudas_) {
+    SCOPED_TRACE(cuda.name);
+    const auto wide = activations(cuda, Precision::Float32);
+    const auto narrow = activations(cuda, Precision::Bfloat16);
+    for (const int r : {0, 1}) {
+      const auto rank = static_cast<std::size_t>(r);
+      const auto most = static_cast<double>(wide[rank].peak_activations);
+      // Tokens, labels and what norms keep of rows stay as they are.
+      EXPECT_NEAR(static_cast<double>(narrow[rank].peak_activations) / most, 0.5, 0.02);
+      for (const auto& [bytes, found] : {std::pair{4, wide[rank]}, {2, narrow[rank]}}) {
+        setting.model.bytes_per_element = bytes;
+        EXPECT_NEAR(static_cast<double>(planned_peak(setting, program, rank)) /
+                        static_cast<double>(found.peak_activations + found.weights),
+                    1, 0.05)
+            << "rank " << r << ", numbers of " << bytes << " bytes";
+      }
     }
   }
 }

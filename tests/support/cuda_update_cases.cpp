@@ -38,7 +38,7 @@ TEST_F(CudaUpdates, UpdatesHaveTheCpusBits) {
       optimizer.update(step);
       if (kind == exec::OptimizerKind::Sgd) {
         const auto rate = static_cast<float>(spec.learning_rate);
-        done(kernels().sgd(stream(), n, rate, up(gradient), value));
+        done(kernels().sgd(stream(), n, rate, up(gradient), value, nullptr));
       } else {
         std::vector<pipewright_cuda_adamw> factors;
         for (const bool decays : {false, true}) {
@@ -46,7 +46,8 @@ TEST_F(CudaUpdates, UpdatesHaveTheCpusBits) {
           factors.push_back({f.keep_mean, f.take_mean, f.keep_square, f.take_square, f.rate,
                              f.square_correction, f.epsilon, f.keep_value});
         }
-        done(kernels().adamw(stream(), n, plain, up(factors), up(gradient), mean, square, value));
+        done(kernels().adamw(stream(), n, plain, up(factors), up(gradient), mean, square, value,
+                             nullptr));
       }
       Floats expected(p.value.begin(), p.value.end());
       expected.insert(expected.end(), q.value.begin(), q.value.end());

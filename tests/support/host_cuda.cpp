@@ -4,17 +4,20 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
 #include "exec/devices/cuda/column_major.hpp"
 #include "exec/devices/cuda/kernel_table.hpp"
+#include "exec/devices/cuda/launch_shape.hpp"
 #include "exec/devices/cuda/product_tiles.hpp"
 #include "tests/support/host_streams.hpp"
 
 namespace pipewright::tests {
 namespace {
 
+using exec::cuda::Bfloat16;
 using exec::cuda::kLanes;
 using exec::cuda::kWarp;
 using exec::cuda::kWideLanes;
@@ -24,19 +27,20 @@ using exec::cuda::lane_part;
 
 /// The lanes of a row one after another; their parts are combined within each warp, then the
 /// warps'.
-template <int lanes, int warp>
+template <int lanes, int warp, bool packed>
 struct HostLanes {
-  template <class F>
-  void each(int n, F f) const {
-    for (int lane = 0; lane < lanes; ++lane) {
-      for (int j = lane; j < n; j += lanes) f(j);
-    }
-  }
-  template <class Combine, class Term>
-  float reduce(int n, float start, Combine combine, Term term) const {
-    std::array<float, lanes> parts{};
+  template <class F, class To, class... Arrays>
+  void map(int n, F f, To* to, const Arrays*... arrays) const {
     for (int lane = 0; lane < lanes; ++lane)
-      parts[static_cast<unsigned>(lane)] = lane_part<lanes>(lane, n, start, combine, term);
+      exec::cuda::lane_map<lanes, packed>(lane, n, f, to, arrays...);
+  }
+  template <class Combine, class Term, class... Arrays>
+  float reduce(int n, float start, Combine combine, Term term, const Arrays*... arrays) const {
+    std::array<float, lanes> parts{};
+    for (int lane = 0; lane < lanes; ++lane) {
+      parts[static_cast<unsigned>(lane)] =
+          lane_part<lanes, packed>(lane, n, start, combine, term, arrays...);
+    }
     std::array<float, lanes / warp> of_warps{};
     for (unsigned w = 0; w < of_warps.size(); ++w)
       of_warps[w] = in_halves(&parts[w * warp], warp, combine);
@@ -51,9 +55,9 @@ struct HostLanes {
     }
     return parts[0];
   }
-  template <class Term>
-  float sum(int n, Term term) const {
-    return reduce(n, 0.0F, exec::cuda::Plus{}, term);
+  template <class Term, class... Arrays>
+  float sum(int n, Term term, const Arrays*... arrays) const {
+    return reduce(n, 0.0F, exec::cuda::Plus{}, term, arrays...);
   }
   template <class F>
   void first(F f) const {
@@ -75,11 +79,18 @@ void multiply_tile(const pipewright_cuda_gemm& g, int x, int y, int z) {
   for (const auto& thread : threads) thread.store();
 }
 
+float number_at(const void* array, std::ptrdiff_t place, bool is_bf16) {
+  if (is_bf16) return static_cast<const Bfloat16*>(array)[place];
+  return static_cast<const float*>(array)[place];
+}
+
 /// A column-major product, plainly, as cuBLAS defines it.
 void multiply_as_blas(const exec::cuda::BlasCall& call) {
-  const auto at = [](const exec::cuda::BlasFactor& f, int matrix, int row, int column) {
+  const auto at = [&](const exec::cuda::BlasFactor& f, int matrix, int row, int column) {
     const int across = f.transposed ? row : column, along = f.transposed ? column : row;
-    return f.data[matrix * f.step + static_cast<std::ptrdiff_t>(across) * f.leading + along];
+    return number_at(f.data,
+                     matrix * f.step + static_cast<std::ptrdiff_t>(across) * f.leading + along,
+                     call.factors_are_bf16);
   };
   for (int matrix = 0; matrix < call.count; ++matrix) {
     for (int j = 0; j < call.n; ++j) {
@@ -89,10 +100,16 @@ void multiply_as_blas(const exec::cuda::BlasCall& call) {
           sum += static_cast<double>(at(call.first, matrix, i, k)) *
                  static_cast<double>(at(call.second, matrix, k, j));
         }
-        float& to = call.result[matrix * call.result_step +
-                                static_cast<std::ptrdiff_t>(j) * call.result_leading + i];
-        to = static_cast<float>(static_cast<double>(call.alpha) * sum +
-                                (call.beta == 0.0F ? 0.0 : static_cast<double>(call.beta * to)));
+        const std::ptrdiff_t to =
+            matrix * call.result_step + static_cast<std::ptrdiff_t>(j) * call.result_leading + i;
+        const bool narrow = call.result_is_bf16;
+        const float before = call.beta == 0.0F ? 0.0F : number_at(call.result, to, narrow);
+        const auto after = static_cast<float>(static_cast<double>(call.alpha) * sum +
+                                              static_cast<double>(call.beta * before));
+        if (narrow)
+          static_cast<Bfloat16*>(call.result)[to] = after;
+        else
+          static_cast<float*>(call.result)[to] = after;
       }
     }
   }
@@ -124,19 +141,23 @@ struct Launcher {
   template <class F>
   static int elements(void* stream, std::size_t n, F f) {
     return host::put(stream, [n, f] {
-      for (std::size_t i = 0; i < n; ++i) f(i);
+      std::size_t i = 0;
+      if constexpr (constexpr std::size_t kPack = exec::cuda::pack_of<F>(); kPack > 1) {
+        for (; i + kPack <= n; i += kPack) f.pack(i);
+      }
+      for (; i < n; ++i) f(i);
     });
   }
   template <class F>
   static int rows(void* stream, std::size_t n, F f) {
     return host::put(stream, [n, f] {
-      for (std::size_t row = 0; row < n; ++row) f(HostLanes<kLanes, kLanes>{}, row);
+      for (std::size_t row = 0; row < n; ++row) f(HostLanes<kLanes, kLanes, false>{}, row);
     });
   }
   template <class F>
   static int wide_rows(void* stream, std::size_t n, F f) {
     return host::put(stream, [n, f] {
-      for (std::size_t row = 0; row < n; ++row) f(HostLanes<kWideLanes, kWarp>{}, row);
+      for (std::size_t row = 0; row < n; ++row) f(HostLanes<kWideLanes, kWarp, true>{}, row);
     });
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
@@ -225,12 +246,15 @@ void release_partition(void* partition) {
   delete static_cast<int*>(partition);
 }
 
+/// What cudaMalloc() promises of the beginning of memory.
+constexpr std::align_val_t kBoundary{256};
+
 void* allocate_pinned(std::size_t bytes) {
-  void* at = ::operator new(bytes);
+  void* at = ::operator new(bytes, kBoundary);
   std::memset(at, 0xFF, bytes);
   return at;
 }
-void release_pinned(void* at) { ::operator delete(at); }
+void release_pinned(void* at) { ::operator delete(at, kBoundary); }
 
 void* allocate(std::size_t bytes) {
   void* const at = allocate_pinned(bytes);
@@ -264,9 +288,10 @@ void* blas(void* stream, int sms, void*, std::size_t) {
   machine().blas_sms.push_back(sms);
   return stream;
 }
-int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int) {
-  return host::put(blas_handle, [g = *g] {
-    for (int outer = 0; outer < g.outer; ++outer) multiply_as_blas(exec::cuda::blas_call(g, outer));
+int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
+  return host::put(blas_handle, [g = *g, precision] {
+    for (int outer = 0; outer < g.outer; ++outer)
+      multiply_as_blas(exec::cuda::blas_call(g, outer, precision));
   });
 }
 
@@ -307,7 +332,8 @@ pipewright_cuda table() {
   t.launch = host::launch;
   t.release_graph = host::release_graph;
   t.kernels = exec::cuda::kernel_table<Launcher>();
-  t.fast = exec::cuda::fast_kernel_table<Launcher>();
+  t.fast = exec::cuda::fast_kernel_table<Launcher, float>();
+  t.bf16 = exec::cuda::fast_kernel_table<Launcher, Bfloat16>();
   return t;
 }
 

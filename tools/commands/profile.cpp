@@ -83,7 +83,7 @@ exec::ProfileBackend gpu_backend(const Arguments& arguments, const Model& model,
         "--clock virtual measures CPU time; a GPU is measured in wall time: leave out --clock");
   exec::cuda::require_layers(model);
   options.ranks = std::min(options.ranks, static_cast<int>(model.layers.size()));
-  return exec::cuda::profile_backend(exec::cuda::require_gpu(), precision_of(arguments),
+  return exec::cuda::profile_backend(exec::cuda::require_gpu(), precision_of(arguments, model),
                                      options.ranks);
 }
 
@@ -179,7 +179,7 @@ Command profile_command() {
        .help = "of the runs that the profile is for, as in run",
        .choices = {"fast", "exact"},
        .checked = true},
-      precision_flag("Measurement", "of cuBLAS on GPUs, as in run"),
+      precision_flag("Measurement", "of numbers on GPUs, as in run"),
       {.group = "Measurement",
        .name = "--budget",
        .argument = "TIME",

@@ -18,9 +18,10 @@ namespace pipewright::tools {
 
 using exec::cuda::Precision;
 
-Precision precision_of(const Arguments& arguments) {
+Precision precision_of(const Arguments& arguments, const Model& model) {
   const bool exact = arguments.text_or("--numerics", "fast") == "exact";
-  const std::string precision = arguments.text_or("--precision", "fp32");
+  const std::string precision =
+      arguments.text_or("--precision", model.bytes_per_element == 2 ? "bf16" : "fp32");
   if (exact && arguments.has("--precision"))
     throw InputError("--precision is cuBLAS's; --numerics exact has its own products");
   if (exact) return Precision::Exact;
@@ -76,8 +77,10 @@ std::vector<Flag> cuda_flags() {
                "check them; with --device cuda: show the order in which one GPU would be given all "
                "ranks; no GPU is needed"},
       precision_flag("GPUs",
-                     "of cuBLAS's products on --device cuda: factors as they are, or rounded to "
-                     "TF32 or bfloat16; sums are float32 (fp32)"),
+                     "of --device cuda: numbers are float32, with tf32 rounded where they are "
+                     "multiplied; with bf16 activations, messages and what layers read of the "
+                     "weights have 16 bits; sums, gradients and the weights themselves are float32 "
+                     "(bf16 where the model's bytes_per_element is 2, else fp32)"),
       {.group = "GPUs",
        .name = "--slow-link",
        .argument = "BW",
@@ -119,15 +122,15 @@ void require_cuda_flags_fit(const Arguments& arguments) {
                      "a rank)");
 }
 
-CudaRequest cuda_request(const Arguments& arguments, const Program& program,
-                         const CostTable& costs) {
+CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {
   CudaRequest request;
   request.over_nccl = is_over_nccl(arguments);
-  request.precision = precision_of(arguments);
+  request.precision = precision_of(arguments, subject.plan()->model);
   if (arguments.has("--cuda-graph")) request.graph = GraphUse::Always;
   if (arguments.has("--no-cuda-graph")) request.graph = GraphUse::Never;
   if (const auto link = arguments.text("--slow-link"))
-    request.hold_ns = transfer_ns(program, costs, exec::cuda::parse_slow_link(*link));
+    request.hold_ns =
+        transfer_ns(subject.program, subject.costs, exec::cuda::parse_slow_link(*link));
   return request;
 }
 

@@ -19,15 +19,15 @@ std::vector<Flag> cuda_flags();
 /// a flag that it excludes.
 void require_cuda_flags_fit(const Arguments& arguments);
 
-/// --precision, and what it and --numerics together ask for. Throws InputError.
+/// --precision, and what it and --numerics together ask for, else what the model's numbers are.
+/// Throws InputError.
 Flag precision_flag(const char* group, const char* help);
-exec::cuda::Precision precision_of(const Arguments& arguments);
+exec::cuda::Precision precision_of(const Arguments& arguments, const Model& model);
 /// As --precision takes it; "exact" of --numerics exact.
 std::string precision_text(exec::cuda::Precision precision);
 
-/// Of --device cuda. Throws InputError.
-CudaRequest cuda_request(const Arguments& arguments, const Program& program,
-                         const CostTable& costs);
+/// Of --device cuda; the subject has a plan. Throws InputError.
+CudaRequest cuda_request(const Arguments& arguments, const Subject& subject);
 /// How far gradients may be apart; `cuda` null: on CPUs.
 double most_norm_rel(const std::optional<CudaRequest>& cuda);
 

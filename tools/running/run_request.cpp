@@ -66,7 +66,7 @@ std::optional<TrainingRequest> request_of_device(const std::string& device,
     }
     for (const auto& flags : {cost_flags(), {action_times_flag()}})
       refuse_flags(arguments, flags, "belongs to --device paced; a training has its own");
-    if (device == "cuda") request.cuda = cuda_request(arguments, subject.program, subject.costs);
+    if (device == "cuda") request.cuda = cuda_request(arguments, subject);
     return request;
   }
   if (request.checkpoints.any())

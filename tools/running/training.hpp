@@ -33,7 +33,9 @@ struct CudaRequest {
   GraphUse graph = GraphUse::WhereAllowed;
   bool over_nccl = false;  // a GPU a rank; else messages are copies in this process
 };
-/// The same where cuBLAS rounds factors: ten bits of a TF32, eight of a bfloat16.
+/// The same where numbers are rounded: ten bits of a TF32, where they are multiplied; eight of a
+/// bfloat16, wherever they lie in memory (PyTorch's own is as far from its float32:
+/// docs/decisions/0075-sixteen-bits.md).
 double most_norm_rel(exec::cuda::Precision precision);
 
 /// How ranks run, whatever they compute.

@@ -32,9 +32,10 @@ PIPEWRIGHT_HOST_DEVICE inline std::size_t row_of_part(std::size_t part, std::siz
 }
 
 /// partial[part][column].
+template <class T>
 struct BiasParts {
   std::size_t rows, width, parts;
-  const float* dy;
+  const T* dy;
   float* partial;
   std::size_t work() const { return rows * width; }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
@@ -48,9 +49,12 @@ struct BiasParts {
 };
 
 /// The same of the scale's gradient, and behind all of them those of the shift's.
+template <class T>
 struct LayerNormParts {
   std::size_t rows, width, parts;
-  const float *x, *mean, *inverse_deviation, *dy;
+  const T* x;
+  const float *mean, *inverse_deviation;
+  const T* dy;
   float* partial;
   std::size_t work() const { return rows * width; }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {

@@ -12,9 +12,10 @@
 
 namespace pipewright::exec::cuda {
 
+template <class T>
 struct BiasBackwardWeight {
   std::size_t rows, width;
-  const float* dy;
+  const T* dy;
   bool adds;
   float* dbias;
   std::size_t work() const { return rows * width; }
@@ -25,9 +26,12 @@ struct BiasBackwardWeight {
   }
 };
 
+template <class T>
 struct LayerNormBackwardWeight {
   std::size_t rows, width;
-  const float *x, *mean, *inverse_deviation, *dy;
+  const T* x;
+  const float *mean, *inverse_deviation;
+  const T* dy;
   bool adds;
   float *dscale, *dshift;
   std::size_t work() const { return rows * width; }
@@ -60,10 +64,11 @@ struct EmbeddingLinks {
 };
 
 /// Element (r, j) of dy: the first row of each token sums that token's column.
+template <class T>
 struct EmbeddingTokens {
   std::size_t rows, width;
   const std::int32_t *ids, *links;
-  const float* dy;
+  const T* dy;
   float* dtokens;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
     const std::size_t row = i / width, column = i % width;
@@ -77,9 +82,10 @@ struct EmbeddingTokens {
 };
 
 /// Element (position, j): the samples in ascending order.
+template <class T>
 struct EmbeddingPositions {
   std::size_t rows, sequence, width;
-  const float* dy;
+  const T* dy;
   float* dpositions;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
     float sum = dpositions[i];

@@ -217,7 +217,7 @@ Device::Waiting Device::arrived(InstructionId recv, DevicePayload& payload) {
 std::size_t Device::message_bytes(InstructionId recv) {
   const Instruction& in = program_.code[recv];
   const Stage& stage = stages_.at(in.stage);
-  return sizeof(float) *
+  return queue_.number_bytes() *
          (in.kind == ActionKind::RecvF ? stage.input_floats() : stage.output_floats());
 }
 

@@ -1,7 +1,8 @@
 // What a kernel does for one element, for the kernels whose elements do not look at one another.
 // Each operation is that of exec/layers/ops.hpp and exec/layers/optimizer.hpp, step for step in the
 // order of exec/devices/cpu/kernels/, so that both give the same bits. Plain data that points into
-// the memory of whoever runs it; element i of n may be done at any time, by any thread.
+// the memory of whoever runs it; element i of n may be done at any time, by any thread. T, X and Y
+// are float or Bfloat16; all of it is computed in float.
 #pragma once
 
 #include <cmath>
@@ -11,29 +12,34 @@
 #include "exec/base/host_device.hpp"
 #include "exec/base/random.hpp"
 #include "exec/devices/cpu/kernels/exponential.hpp"
+#include "exec/devices/cuda/bfloat16.hpp"
 #include "exec/devices/cuda/module_api.h"
+#include "exec/devices/cuda/packs.hpp"
 
 namespace pipewright::exec::cuda {
 
+/// y[i] += bias[column of i].
+template <class T>
 struct BiasForward {
   std::size_t width;
-  const float* bias;
-  float* y;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { y[i] += bias[i % width]; }
-};
+  const T* bias;
+  T* y;
 
-struct ReluForward {
-  const float* x;
-  float* y;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { y[i] = x[i] < 0.0F ? 0.0F : x[i]; }
-};
-
-struct ReluBackwardInput {
-  const float *y, *dy;
-  float* dx;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    dx[i] = y[i] > 0.0F ? dy[i] : 0.0F;
+  static constexpr int kPack = kPackOf<T>;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { y[i] = y[i] + bias[i % width]; }
+  PIPEWRIGHT_HOST_DEVICE void pack(std::size_t i) const {
+    Loaded<T, kPack> to(y + i);
+    PlaceInRow place(i, width);
+    for (int k = 0; k < kPack; ++k, place.next()) to[k] = to[k] + bias[place.column];
+    to.store(y + i);
   }
+};
+
+struct Relu {
+  PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x < 0.0F ? 0.0F : x; }
+};
+struct ReluGradient {
+  PIPEWRIGHT_HOST_DEVICE float operator()(float y, float dy) const { return y > 0.0F ? dy : 0.0F; }
 };
 
 /// gelu(x) = x · gelu_sigmoid(x), the tanh form (exec/devices/cpu/kernels/elementwise.cpp).
@@ -43,44 +49,28 @@ PIPEWRIGHT_HOST_DEVICE inline float gelu_sigmoid(float x) {
   const float below = minus_2u > kEnough ? kEnough : minus_2u;
   return 1.0F / (1.0F + cpu::exp_in_range(below < -kEnough ? -kEnough : below));
 }
-
-struct GeluForward {
-  const float* x;
-  float* y;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { y[i] = x[i] * gelu_sigmoid(x[i]); }
+struct Gelu {
+  PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x * gelu_sigmoid(x); }
 };
-
-struct GeluBackwardInput {
-  const float *x, *dy;
-  float* dx;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+struct GeluGradient {
+  PIPEWRIGHT_HOST_DEVICE float operator()(float x, float dy) const {
     constexpr float kSlope = 0.7978845608F, kCubic = 0.044715F;
-    const float v = x[i], s = gelu_sigmoid(v);
-    const float twice_slope = 2.0F * kSlope * (1.0F + 3.0F * kCubic * v * v);
-    dx[i] = dy[i] * (s + v * s * (1.0F - s) * twice_slope);
+    const float s = gelu_sigmoid(x);
+    const float twice_slope = 2.0F * kSlope * (1.0F + 3.0F * kCubic * x * x);
+    return dy * (s + x * s * (1.0F - s) * twice_slope);
   }
 };
 
-struct AddTo {
-  const float* x;
-  float* y;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { y[i] += x[i]; }
-};
-
-struct Scale {
+struct Times {
   float factor;
-  float* y;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { y[i] *= factor; }
+  PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x * factor; }
 };
-
-struct ScaleBy {
+struct TimesOnGpu {
   const float* factor;
-  float* y;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    if (*factor != 1.0F) y[i] *= *factor;
+  PIPEWRIGHT_HOST_DEVICE float operator()(float x) const {
+    return *factor != 1.0F ? x * *factor : x;
   }
 };
-
 /// As exec/layers/parameters.cpp fills them.
 struct Start {
   std::uint64_t key;
@@ -91,11 +81,12 @@ struct Start {
   }
 };
 
+template <class T>
 struct EmbeddingForward {
   std::size_t width, sequence;
   const std::int32_t* ids;
-  const float *tokens, *positions;  // positions may be null
-  float* y;
+  const T *tokens, *positions;  // positions may be null
+  T* y;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
     const std::size_t row = i / width, column = i % width;
     const float token = tokens[static_cast<std::size_t>(ids[row]) * width + column];
@@ -103,32 +94,58 @@ struct EmbeddingForward {
   }
 };
 
+template <class T>
 struct CrossEntropyBackwardInput {
   std::size_t width;
-  const float* probabilities;
+  const T* probabilities;
   const std::int32_t* labels;
   float scale;
-  float* dlogits;
+  T* dlogits;
+
+  PIPEWRIGHT_HOST_DEVICE float of(float probability, std::size_t row, std::size_t column) const {
+    const bool is_label = column == static_cast<std::size_t>(labels[row]);
+    return (is_label ? probability - 1.0F : probability) * scale;
+  }
+  static constexpr int kPack = kPackOf<T>;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    const bool is_label = i % width == static_cast<std::size_t>(labels[i / width]);
-    dlogits[i] = (is_label ? probabilities[i] - 1.0F : probabilities[i]) * scale;
+    dlogits[i] = of(probabilities[i], i / width, i % width);
+  }
+  PIPEWRIGHT_HOST_DEVICE void pack(std::size_t i) const {
+    Loaded<T, kPack> all(probabilities + i);
+    PlaceInRow place(i, width);
+    for (int k = 0; k < kPack; ++k, place.next()) all[k] = of(all[k], place.row, place.column);
+    all.store(dlogits + i);
   }
 };
 
-struct MseBackwardInput {
-  const float *y, *target;
+struct MseGradient {
   float factor;  // twice the scale
-  float* dy;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    dy[i] = factor * (y[i] - target[i]);
+  PIPEWRIGHT_HOST_DEVICE float operator()(float y, float target) const {
+    return factor * (y - target);
   }
 };
+
+// Updates. `read` may be null: what layers read of the weights, rounded.
 
 struct SgdUpdate {
   float rate;
   const float* gradient;
   float* value;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { value[i] -= rate * gradient[i]; }
+  Bfloat16* read;
+
+  static constexpr int kPack = kPackOf<float>;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    value[i] -= rate * gradient[i];
+    if (read != nullptr) read[i] = value[i];
+  }
+  PIPEWRIGHT_HOST_DEVICE void pack(std::size_t i) const {
+    const Loaded<float, kPack> g(gradient + i);
+    Loaded<float, kPack> v(value + i);
+    Loaded<Bfloat16, kPack> rounded;
+    for (int k = 0; k < kPack; ++k) rounded[k] = v[k] -= rate * g[k];
+    v.store(value + i);
+    if (read != nullptr) rounded.store(read + i);
+  }
 };
 
 struct AdamwUpdate {
@@ -136,20 +153,35 @@ struct AdamwUpdate {
   const pipewright_cuda_adamw* factors;
   const float* gradient;
   float *mean, *square, *value;
+  Bfloat16* read;
 
   /// As exec/devices/cpu/kernels/optimizer.cpp: moments that shrink for ever end at 0.
   PIPEWRIGHT_HOST_DEVICE static float without_dust(float x) {
     return std::fabs(x) < 1e-30F ? 0.0F : x;
   }
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+  PIPEWRIGHT_HOST_DEVICE void update(std::size_t i, float g, float& m, float& s, float& v) const {
     const pipewright_cuda_adamw& f = factors[i < second_from ? 0 : 1];
-    const float g = gradient[i];
-    const float m = without_dust(f.keep_mean * mean[i] + f.take_mean * g);
-    const float s = without_dust(f.keep_square * square[i] + f.take_square * g * g);
-    mean[i] = m;
-    square[i] = s;
-    value[i] =
-        f.keep_value * value[i] - f.rate * m / (std::sqrt(s * f.square_correction) + f.epsilon);
+    m = without_dust(f.keep_mean * m + f.take_mean * g);
+    s = without_dust(f.keep_square * s + f.take_square * g * g);
+    v = f.keep_value * v - f.rate * m / (std::sqrt(s * f.square_correction) + f.epsilon);
+  }
+  static constexpr int kPack = kPackOf<float>;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    update(i, gradient[i], mean[i], square[i], value[i]);
+    if (read != nullptr) read[i] = value[i];
+  }
+  PIPEWRIGHT_HOST_DEVICE void pack(std::size_t i) const {
+    const Loaded<float, kPack> g(gradient + i);
+    Loaded<float, kPack> m(mean + i), s(square + i), v(value + i);
+    Loaded<Bfloat16, kPack> rounded;
+    for (int k = 0; k < kPack; ++k) {
+      update(i + static_cast<std::size_t>(k), g[k], m[k], s[k], v[k]);
+      rounded[k] = v[k];
+    }
+    m.store(mean + i);
+    s.store(square + i);
+    v.store(value + i);
+    if (read != nullptr) rounded.store(read + i);
   }
 };
 

@@ -1,11 +1,12 @@
 // The kernels' part of the table in exec/devices/cuda/module_api.h, for whoever can launch: the
 // GPU's module, and a test on the CPU. A Launcher has
-//   static int elements(void* stream, std::size_t n, F f);   f(i) for i in [0, n)
+//   static int elements(void* stream, std::size_t n, F f);   f(i) for i in [0, n), packs of f
 //   static int rows(void* stream, std::size_t n, F f);       f(lanes, row) for row in [0, n)
 //   static int wide_rows(void* stream, std::size_t n, F f);  the same with kWideLanes lanes
 //   static int product(void* stream, const pipewright_cuda_gemm& g); exec/devices/cuda/products.hpp
 //   static int delay(void* stream, int64_t nanoseconds);
-// and returns 0, or not 0 if it could not. So what is computed, and where it lies, is one text.
+// and returns 0, or not 0 if it could not. Where F has packs (exec/devices/cuda/packs.hpp),
+// f.pack(i) does F::kPack elements at once. So what is computed, and where it lies, is one text.
 #pragma once
 
 #include <algorithm>
@@ -25,126 +26,158 @@ inline constexpr float kLayerNormEpsilon = 1e-5F;  // of the same name in exec/l
 inline std::size_t count(int n) { return static_cast<std::size_t>(n); }
 inline std::size_t count(int rows, int width) { return count(rows) * count(width); }
 
-template <class Launcher>
+/// Arrays of the table's own numbers.
+template <class T>
+const T* in(const void* numbers) {
+  return static_cast<const T*>(numbers);
+}
+template <class T>
+T* out(void* numbers) {
+  return static_cast<T*>(numbers);
+}
+
+template <class Launcher, class T>
 void fill_elements(pipewright_cuda_kernels& k) {
-  k.bias_forward = [](void* s, int rows, int width, const float* bias, float* y) {
-    return Launcher::elements(s, count(rows, width), BiasForward{count(width), bias, y});
+  k.bias_forward = [](void* s, int rows, int width, const void* bias, void* y) {
+    return Launcher::elements(s, count(rows, width),
+                              BiasForward<T>{count(width), in<T>(bias), out<T>(y)});
   };
-  k.relu_forward = [](void* s, std::size_t n, const float* x, float* y) {
-    return Launcher::elements(s, n, ReluForward{x, y});
+  k.relu_forward = [](void* s, std::size_t n, const void* x, void* y) {
+    return Launcher::elements(s, n, Map<T, T, Relu>{in<T>(x), out<T>(y), {}});
   };
-  k.relu_backward_input = [](void* s, std::size_t n, const float* y, const float* dy, float* dx) {
-    return Launcher::elements(s, n, ReluBackwardInput{y, dy, dx});
+  k.relu_backward_input = [](void* s, std::size_t n, const void* y, const void* dy, void* dx) {
+    return Launcher::elements(s, n,
+                              Map2<T, T, T, ReluGradient>{in<T>(y), in<T>(dy), out<T>(dx), {}});
   };
-  k.gelu_forward = [](void* s, std::size_t n, const float* x, float* y) {
-    return Launcher::elements(s, n, GeluForward{x, y});
+  k.gelu_forward = [](void* s, std::size_t n, const void* x, void* y) {
+    return Launcher::elements(s, n, Map<T, T, Gelu>{in<T>(x), out<T>(y), {}});
   };
-  k.gelu_backward_input = [](void* s, std::size_t n, const float* x, const float* dy, float* dx) {
-    return Launcher::elements(s, n, GeluBackwardInput{x, dy, dx});
+  k.gelu_backward_input = [](void* s, std::size_t n, const void* x, const void* dy, void* dx) {
+    return Launcher::elements(s, n,
+                              Map2<T, T, T, GeluGradient>{in<T>(x), in<T>(dy), out<T>(dx), {}});
   };
-  k.add_to = [](void* s, std::size_t n, const float* x, float* y) {
-    return Launcher::elements(s, n, AddTo{x, y});
+  k.add_to = [](void* s, std::size_t n, const void* x, void* y) {
+    return Launcher::elements(s, n, Map2<T, T, T, Plus>{out<T>(y), in<T>(x), out<T>(y), {}});
   };
   k.scale = [](void* s, std::size_t n, float factor, float* y) {
-    return Launcher::elements(s, n, Scale{factor, y});
+    return Launcher::elements(s, n, Map<float, float, Times>{y, y, {factor}});
   };
   k.scale_by = [](void* s, std::size_t n, const float* factor, float* y) {
-    return Launcher::elements(s, n, ScaleBy{factor, y});
+    return Launcher::elements(s, n, Map<float, float, TimesOnGpu>{y, y, {factor}});
+  };
+  k.round = [](void* s, std::size_t n, const float* x, void* y) {
+    return Launcher::elements(s, n, Map<float, T, Same>{x, out<T>(y), {}});
   };
   k.start = [](void* s, std::size_t n, std::uint64_t key, float bound, float value, float* y) {
     return Launcher::elements(s, n, Start{key, bound, value, y});
   };
   k.embedding_forward = [](void* s, int rows, int sequence, int width, const std::int32_t* ids,
-                           const float* tokens, const float* positions, float* y) {
-    return Launcher::elements(
-        s, count(rows, width),
-        EmbeddingForward{count(width), count(sequence), ids, tokens, positions, y});
+                           const void* tokens, const void* positions, void* y) {
+    return Launcher::elements(s, count(rows, width),
+                              EmbeddingForward<T>{count(width), count(sequence), ids, in<T>(tokens),
+                                                  in<T>(positions), out<T>(y)});
   };
 }
 
-template <class Launcher>
+template <class Launcher, class T>
 void fill_losses_and_updates(pipewright_cuda_kernels& k) {
-  k.cross_entropy_forward = [](void* s, int rows, int width, const float* logits,
-                               const std::int32_t* labels, float* probabilities, float* facts) {
-    return Launcher::rows(s, count(rows),
-                          CrossEntropyForward{width, logits, labels, probabilities, facts});
+  k.cross_entropy_forward = [](void* s, int rows, int width, const void* logits,
+                               const std::int32_t* labels, void* probabilities, float* facts) {
+    return Launcher::rows(
+        s, count(rows),
+        CrossEntropyForward<T>{width, in<T>(logits), labels, out<T>(probabilities), facts});
   };
-  k.cross_entropy_backward_input = [](void* s, int rows, int width, const float* probabilities,
-                                      const std::int32_t* labels, float scale, float* dlogits) {
-    return Launcher::elements(
-        s, count(rows, width),
-        CrossEntropyBackwardInput{count(width), probabilities, labels, scale, dlogits});
+  k.cross_entropy_backward_input = [](void* s, int rows, int width, const void* probabilities,
+                                      const std::int32_t* labels, float scale, void* dlogits) {
+    return Launcher::elements(s, count(rows, width),
+                              CrossEntropyBackwardInput<T>{count(width), in<T>(probabilities),
+                                                           labels, scale, out<T>(dlogits)});
   };
-  k.mse_forward = [](void* s, int rows, int width, const float* y, const float* target,
+  k.mse_forward = [](void* s, int rows, int width, const void* y, const float* target,
                      float* row_sums) {
-    return Launcher::rows(s, count(rows), MseForward{width, y, target, row_sums});
+    return Launcher::rows(s, count(rows), MseForward<T>{width, in<T>(y), target, row_sums});
   };
-  k.mse_backward_input = [](void* s, std::size_t n, const float* y, const float* target,
-                            float scale, float* dy) {
-    return Launcher::elements(s, n, MseBackwardInput{y, target, 2.0F * scale, dy});
+  k.mse_backward_input = [](void* s, std::size_t n, const void* y, const float* target, float scale,
+                            void* dy) {
+    return Launcher::elements(
+        s, n, Map2<T, float, T, MseGradient>{in<T>(y), target, out<T>(dy), {2.0F * scale}});
   };
-  k.sgd = [](void* s, std::size_t n, float rate, const float* gradient, float* value) {
-    return Launcher::elements(s, n, SgdUpdate{rate, gradient, value});
+  k.sgd = [](void* s, std::size_t n, float rate, const float* gradient, float* value, void* read) {
+    return Launcher::elements(s, n, SgdUpdate{rate, gradient, value, out<Bfloat16>(read)});
   };
   k.adamw = [](void* s, std::size_t n, std::size_t second_from,
                const pipewright_cuda_adamw* factors, const float* gradient, float* mean,
-               float* square, float* value) {
-    return Launcher::elements(s, n,
-                              AdamwUpdate{second_from, factors, gradient, mean, square, value});
+               float* square, float* value, void* read) {
+    return Launcher::elements(
+        s, n,
+        AdamwUpdate{second_from, factors, gradient, mean, square, value, out<Bfloat16>(read)});
   };
 }
 
-template <class Launcher>
+template <class Launcher, class T>
 void fill_rows(pipewright_cuda_kernels& k) {
-  k.layer_norm_forward = [](void* s, int rows, int width, const float* x, const float* scale,
-                            const float* shift, float* y, float* mean, float* inverse) {
-    return Launcher::rows(
-        s, count(rows),
-        LayerNormForward{width, x, scale, shift, y, mean, inverse, kLayerNormEpsilon});
-  };
-  k.layer_norm_backward_input = [](void* s, int rows, int width, const float* x, const float* mean,
-                                   const float* inverse, const float* scale, const float* dy,
-                                   float* dx) {
+  k.layer_norm_forward = [](void* s, int rows, int width, const void* x, const void* scale,
+                            const void* shift, void* y, float* mean, float* inverse) {
     return Launcher::rows(s, count(rows),
-                          LayerNormBackwardInput{width, x, mean, inverse, scale, dy, dx});
+                          LayerNormForward<T>{width, in<T>(x), in<T>(scale), in<T>(shift),
+                                              out<T>(y), mean, inverse, kLayerNormEpsilon});
   };
-  k.causal_softmax_forward = [](void* s, int squares, int sequence, float* scores) {
-    return Launcher::rows(s, count(squares, sequence), CausalSoftmaxForward{sequence, scores});
+  k.layer_norm_backward_input = [](void* s, int rows, int width, const void* x, const float* mean,
+                                   const float* inverse, const void* scale, const void* dy,
+                                   void* dx) {
+    return Launcher::rows(s, count(rows),
+                          LayerNormBackwardInput<T>{width, in<T>(x), mean, inverse, in<T>(scale),
+                                                    in<T>(dy), out<T>(dx)});
+  };
+}
+
+template <class Launcher, class T>
+void fill_attention(pipewright_cuda_kernels& k) {
+  k.causal_softmax_forward = [](void* s, int squares, int sequence, void* scores) {
+    return Launcher::rows(s, count(squares, sequence),
+                          CausalSoftmaxForward<T>{sequence, out<T>(scores)});
   };
   k.causal_softmax_backward_input = [](void* s, int squares, int sequence,
-                                       const float* probabilities, float* d) {
+                                       const void* probabilities, void* d) {
     return Launcher::rows(s, count(squares, sequence),
-                          CausalSoftmaxBackwardInput{sequence, probabilities, d});
+                          CausalSoftmaxBackwardInput<T>{sequence, in<T>(probabilities), out<T>(d)});
   };
 }
 
-template <class Launcher>
+template <class Launcher, class T>
 void fill_columns(pipewright_cuda_kernels& k) {
-  k.bias_backward_weight = [](void* s, int rows, int width, const float* dy, float*, int adds,
+  k.bias_backward_weight = [](void* s, int rows, int width, const void* dy, float*, int adds,
                               float* dbias) {
-    return Launcher::elements(s, count(width),
-                              BiasBackwardWeight{count(rows), count(width), dy, adds != 0, dbias});
+    return Launcher::elements(
+        s, count(width),
+        BiasBackwardWeight<T>{count(rows), count(width), in<T>(dy), adds != 0, dbias});
   };
-  k.layer_norm_backward_weight = [](void* s, int rows, int width, const float* x, const float* mean,
-                                    const float* inverse, const float* dy, float*, int adds,
+  k.layer_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* mean,
+                                    const float* inverse, const void* dy, float*, int adds,
                                     float* dscale, float* dshift) {
-    return Launcher::elements(s, count(width),
-                              LayerNormBackwardWeight{count(rows), count(width), x, mean, inverse,
-                                                      dy, adds != 0, dscale, dshift});
+    return Launcher::elements(
+        s, count(width),
+        LayerNormBackwardWeight<T>{count(rows), count(width), in<T>(x), mean, inverse, in<T>(dy),
+                                   adds != 0, dscale, dshift});
   };
+}
+
+template <class Launcher, class T>
+void fill_embedding(pipewright_cuda_kernels& k) {
   k.embedding_backward_weight = [](void* s, int rows, int sequence, int width,
-                                   const std::int32_t* ids, const float* dy, std::int32_t* links,
+                                   const std::int32_t* ids, const void* dy, std::int32_t* links,
                                    float* dtokens, float* dpositions) {
     const std::size_t all = count(rows);
     int failed = Launcher::elements(s, all, EmbeddingLinks{all, ids, links});
     if (failed == 0) {
-      failed = Launcher::elements(s, count(rows, width),
-                                  EmbeddingTokens{all, count(width), ids, links, dy, dtokens});
+      failed =
+          Launcher::elements(s, count(rows, width),
+                             EmbeddingTokens<T>{all, count(width), ids, links, in<T>(dy), dtokens});
     }
     if (failed != 0 || dpositions == nullptr) return failed;
     return Launcher::elements(
         s, count(sequence, width),
-        EmbeddingPositions{all, count(sequence), count(width), dy, dpositions});
+        EmbeddingPositions<T>{all, count(sequence), count(width), in<T>(dy), dpositions});
   };
 }
 
@@ -193,80 +226,117 @@ void fill_sums(pipewright_cuda_kernels& k) {
 }
 
 /// In place of those whose sums have the CPU's order.
-template <class Launcher>
+template <class Launcher, class T>
 void fill_fast_rows(pipewright_cuda_kernels& k) {
-  k.layer_norm_forward = [](void* s, int rows, int width, const float* x, const float* scale,
-                            const float* shift, float* y, float* mean, float* inverse) {
+  k.layer_norm_forward = [](void* s, int rows, int width, const void* x, const void* scale,
+                            const void* shift, void* y, float* mean, float* inverse) {
+    return Launcher::wide_rows(s, count(rows),
+                               LayerNormForward<T>{width, in<T>(x), in<T>(scale), in<T>(shift),
+                                                   out<T>(y), mean, inverse, kLayerNormEpsilon});
+  };
+  k.layer_norm_backward_input = [](void* s, int rows, int width, const void* x, const float* mean,
+                                   const float* inverse, const void* scale, const void* dy,
+                                   void* dx) {
+    return Launcher::wide_rows(s, count(rows),
+                               LayerNormBackwardInput<T>{width, in<T>(x), mean, inverse,
+                                                         in<T>(scale), in<T>(dy), out<T>(dx)});
+  };
+  k.cross_entropy_forward = [](void* s, int rows, int width, const void* logits,
+                               const std::int32_t* labels, void* probabilities, float* facts) {
     return Launcher::wide_rows(
         s, count(rows),
-        LayerNormForward{width, x, scale, shift, y, mean, inverse, kLayerNormEpsilon});
+        CrossEntropyForward<T>{width, in<T>(logits), labels, out<T>(probabilities), facts});
   };
-  k.layer_norm_backward_input = [](void* s, int rows, int width, const float* x, const float* mean,
-                                   const float* inverse, const float* scale, const float* dy,
-                                   float* dx) {
-    return Launcher::wide_rows(s, count(rows),
-                               LayerNormBackwardInput{width, x, mean, inverse, scale, dy, dx});
-  };
-  k.cross_entropy_forward = [](void* s, int rows, int width, const float* logits,
-                               const std::int32_t* labels, float* probabilities, float* facts) {
-    return Launcher::wide_rows(s, count(rows),
-                               CrossEntropyForward{width, logits, labels, probabilities, facts});
-  };
-  k.mse_forward = [](void* s, int rows, int width, const float* y, const float* target,
+  k.mse_forward = [](void* s, int rows, int width, const void* y, const float* target,
                      float* row_sums) {
-    return Launcher::wide_rows(s, count(rows), MseForward{width, y, target, row_sums});
+    return Launcher::wide_rows(s, count(rows), MseForward<T>{width, in<T>(y), target, row_sums});
   };
 }
 
-template <class Launcher>
+/// Short rows are many, and half a warp has one.
+inline constexpr int kLongSequence = 512;
+
+template <class Launcher, class F>
+int attention_rows(void* stream, int squares, int sequence, F f) {
+  const std::size_t rows = count(squares, sequence);
+  return sequence < kLongSequence ? Launcher::rows(stream, rows, f)
+                                  : Launcher::wide_rows(stream, rows, f);
+}
+
+template <class Launcher, class T>
+void fill_fast_attention(pipewright_cuda_kernels& k) {
+  k.causal_softmax_forward = [](void* s, int squares, int sequence, void* scores) {
+    return attention_rows<Launcher>(s, squares, sequence,
+                                    CausalSoftmaxForward<T>{sequence, out<T>(scores)});
+  };
+  k.causal_softmax_backward_input = [](void* s, int squares, int sequence,
+                                       const void* probabilities, void* d) {
+    return attention_rows<Launcher>(
+        s, squares, sequence,
+        CausalSoftmaxBackwardInput<T>{sequence, in<T>(probabilities), out<T>(d)});
+  };
+}
+
+template <class Launcher, class T>
 void fill_fast_columns(pipewright_cuda_kernels& k) {
-  k.bias_backward_weight = [](void* s, int rows, int width, const float* dy, float* scratch,
+  k.bias_backward_weight = [](void* s, int rows, int width, const void* dy, float* scratch,
                               int adds, float* dbias) {
     const std::size_t parts = parts_of_rows(count(rows), count(width)), columns = count(width);
     if (parts == 1) {
-      return Launcher::elements(s, columns,
-                                BiasBackwardWeight{count(rows), columns, dy, adds != 0, dbias});
+      return Launcher::elements(
+          s, columns, BiasBackwardWeight<T>{count(rows), columns, in<T>(dy), adds != 0, dbias});
     }
-    const int failed =
-        Launcher::elements(s, parts * columns, BiasParts{count(rows), columns, parts, dy, scratch});
+    const int failed = Launcher::elements(
+        s, parts * columns, BiasParts<T>{count(rows), columns, parts, in<T>(dy), scratch});
     if (failed != 0) return failed;
     return Launcher::elements(s, columns,
                               PartTotals{columns, parts, scratch, adds != 0, dbias, nullptr});
   };
-  k.layer_norm_backward_weight = [](void* s, int rows, int width, const float* x, const float* mean,
-                                    const float* inverse, const float* dy, float* scratch, int adds,
+  k.layer_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* mean,
+                                    const float* inverse, const void* dy, float* scratch, int adds,
                                     float* dscale, float* dshift) {
     const std::size_t parts = parts_of_rows(count(rows), count(width)), columns = count(width);
     if (parts == 1) {
-      return Launcher::elements(s, columns,
-                                LayerNormBackwardWeight{count(rows), columns, x, mean, inverse, dy,
-                                                        adds != 0, dscale, dshift});
+      return Launcher::elements(
+          s, columns,
+          LayerNormBackwardWeight<T>{count(rows), columns, in<T>(x), mean, inverse, in<T>(dy),
+                                     adds != 0, dscale, dshift});
     }
-    const int failed = Launcher::elements(
-        s, parts * columns,
-        LayerNormParts{count(rows), columns, parts, x, mean, inverse, dy, scratch});
+    const int failed = Launcher::elements(s, parts * columns,
+                                          LayerNormParts<T>{count(rows), columns, parts, in<T>(x),
+                                                            mean, inverse, in<T>(dy), scratch});
     if (failed != 0) return failed;
     return Launcher::elements(s, 2 * columns,
                               PartTotals{columns, parts, scratch, adds != 0, dscale, dshift});
   };
 }
 
-template <class Launcher>
-pipewright_cuda_kernels kernel_table() {
+template <class Launcher, class T>
+pipewright_cuda_kernels common_kernels() {
   pipewright_cuda_kernels kernels{};
-  fill_elements<Launcher>(kernels);
-  fill_losses_and_updates<Launcher>(kernels);
-  fill_rows<Launcher>(kernels);
-  fill_columns<Launcher>(kernels);
+  fill_elements<Launcher, T>(kernels);
+  fill_losses_and_updates<Launcher, T>(kernels);
+  fill_embedding<Launcher, T>(kernels);
   fill_sums<Launcher>(kernels);
   return kernels;
 }
 
 template <class Launcher>
+pipewright_cuda_kernels kernel_table() {
+  pipewright_cuda_kernels kernels = common_kernels<Launcher, float>();
+  fill_rows<Launcher, float>(kernels);
+  fill_attention<Launcher, float>(kernels);
+  fill_columns<Launcher, float>(kernels);
+  return kernels;
+}
+
+/// T: float or Bfloat16.
+template <class Launcher, class T>
 pipewright_cuda_kernels fast_kernel_table() {
-  pipewright_cuda_kernels kernels = kernel_table<Launcher>();
-  fill_fast_rows<Launcher>(kernels);
-  fill_fast_columns<Launcher>(kernels);
+  pipewright_cuda_kernels kernels = common_kernels<Launcher, T>();
+  fill_fast_rows<Launcher, T>(kernels);
+  fill_fast_attention<Launcher, T>(kernels);
+  fill_fast_columns<Launcher, T>(kernels);
   return kernels;
 }
 

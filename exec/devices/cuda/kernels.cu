@@ -24,21 +24,32 @@ __global__ void __launch_bounds__(256) element_kernel(std::size_t n, F f) {
   }
 }
 
+/// Packs of elements, and then what does not fill one.
+template <class F>
+__global__ void __launch_bounds__(256) pack_kernel(std::size_t n, F f) {
+  constexpr std::size_t kPack = pack_of<F>();
+  const std::size_t packs = n / kPack,
+                    first = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  for (std::size_t p = first; p < packs; p += step) f.pack(p * kPack);
+  for (std::size_t i = packs * kPack + first; i < n; i += step) f(i);
+}
+
 // --- Rows ---
 
 /// What the lanes of a row do alike, `kCount` of them: Lanes of exec/devices/cuda/rows.hpp, whose
 /// reduce() and sync() are Self's.
-template <class Self, int kCount>
+template <class Self, int kCount, bool packed>
 struct RowLanes {
   int lane;
 
-  template <class F>
-  PIPEWRIGHT_HOST_DEVICE void each(int n, F f) const {
-    for (int j = lane; j < n; j += kCount) f(j);
+  template <class F, class To, class... Arrays>
+  PIPEWRIGHT_HOST_DEVICE void map(int n, F f, To* to, const Arrays*... arrays) const {
+    lane_map<kCount, packed>(lane, n, f, to, arrays...);
   }
-  template <class Term>
-  PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term) const {
-    return static_cast<const Self&>(*this).reduce(n, 0.0F, Plus{}, term);
+  template <class Term, class... Arrays>
+  PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term, const Arrays*... arrays) const {
+    return static_cast<const Self&>(*this).reduce(n, 0.0F, Plus{}, term, arrays...);
   }
   template <class F>
   PIPEWRIGHT_HOST_DEVICE void first(F f) const {
@@ -47,8 +58,8 @@ struct RowLanes {
 };
 
 #if defined(__CUDA_ARCH__)
-/// In halves: afterwards the first of each `kCount` neighbours has what they have together. `width`:
-/// of the parts of a warp that do this by themselves.
+/// In halves: afterwards the first of each `kCount` neighbours has what they have together.
+/// `width`: of the parts of a warp that do this by themselves.
 template <int kCount, class Combine>
 __device__ float in_halves(unsigned mask, float part, Combine combine, int width = kWarp) {
   for (int half = kCount / 2; half > 0; half /= 2)
@@ -58,12 +69,13 @@ __device__ float in_halves(unsigned mask, float part, Combine combine, int width
 #endif
 
 /// Half a warp on one row.
-struct HalfWarp : RowLanes<HalfWarp, kLanes> {
+struct HalfWarp : RowLanes<HalfWarp, kLanes, false> {
   unsigned mask;  // of the warp's threads that share the row
 
-  template <class Combine, class Term>
-  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term) const {
-    float part = lane_part<kLanes>(lane, n, start, combine, term);
+  template <class Combine, class Term, class... Arrays>
+  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term,
+                                      const Arrays*... arrays) const {
+    float part = lane_part<kLanes, false>(lane, n, start, combine, term, arrays...);
 #if defined(__CUDA_ARCH__)
     part = in_halves<kLanes>(mask, part, combine, kLanes);
     part = __shfl_sync(mask, part, 0, kLanes);
@@ -89,14 +101,15 @@ __global__ void __launch_bounds__(kRowThreads) row_kernel(std::size_t n, F f) {
 }
 
 /// A block on one row.
-struct WholeBlock : RowLanes<WholeBlock, kWideLanes> {
+struct WholeBlock : RowLanes<WholeBlock, kWideLanes, true> {
   static constexpr int kWarps = kWideLanes / kWarp;
 
   float* of_warps;  // shared memory, kWarps floats
 
-  template <class Combine, class Term>
-  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term) const {
-    float part = lane_part<kWideLanes>(lane, n, start, combine, term);
+  template <class Combine, class Term, class... Arrays>
+  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term,
+                                      const Arrays*... arrays) const {
+    float part = lane_part<kWideLanes, true>(lane, n, start, combine, term, arrays...);
 #if defined(__CUDA_ARCH__)
     constexpr unsigned kAll = 0xFFFFFFFFU;
     part = in_halves<kWarp>(kAll, part, combine);
@@ -160,8 +173,11 @@ struct Launcher {
   template <class F>
   static int elements(void* stream, std::size_t n, F f) {
     if (n == 0) return 0;
-    const LaunchShape shape = shape_of_elements(n);
-    element_kernel<<<shape.blocks, shape.threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
+    const LaunchShape shape = shape_of_elements<F>(n);
+    if constexpr (pack_of<F>() > 1)
+      pack_kernel<<<shape.blocks, shape.threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
+    else
+      element_kernel<<<shape.blocks, shape.threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
     return noted(cudaGetLastError(), "a kernel of elements");
   }
   template <class F>
@@ -195,6 +211,7 @@ struct Launcher {
 }  // namespace
 
 pipewright_cuda_kernels gpu_kernels() { return kernel_table<Launcher>(); }
-pipewright_cuda_kernels fast_gpu_kernels() { return fast_kernel_table<Launcher>(); }
+pipewright_cuda_kernels fast_gpu_kernels() { return fast_kernel_table<Launcher, float>(); }
+pipewright_cuda_kernels bf16_gpu_kernels() { return fast_kernel_table<Launcher, Bfloat16>(); }
 
 }  // namespace pipewright::exec::cuda

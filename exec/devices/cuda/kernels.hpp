@@ -7,9 +7,10 @@
 
 namespace pipewright::exec::cuda {
 
-/// All kernels, filled in: pipewright_cuda's `kernels`, and `fast`.
+/// All kernels, filled in: pipewright_cuda's `kernels`, `fast` and `bf16`.
 pipewright_cuda_kernels gpu_kernels();
 pipewright_cuda_kernels fast_gpu_kernels();
+pipewright_cuda_kernels bf16_gpu_kernels();
 /// Keeps the sentence for why(); 0 if nothing has failed. `status` is a cudaError_t.
 int noted(int status, const char* what);
 

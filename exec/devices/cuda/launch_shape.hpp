@@ -23,10 +23,20 @@ inline unsigned blocks_for(std::size_t n, std::size_t of_block) {
   return static_cast<unsigned>(std::min(kMostBlocks, (n + of_block - 1) / of_block));
 }
 
-/// Few elements are long ones: small blocks spread them over more of the GPU.
-inline LaunchShape shape_of_elements(std::size_t n) {
-  const unsigned threads = n < 32768 ? 64 : 256;
-  return {blocks_for(n, threads), threads};
+/// Elements that a thread does at once.
+template <class F>
+constexpr std::size_t pack_of() {
+  if constexpr (requires { F::kPack; }) return F::kPack;
+  return 1;
+}
+
+/// Of n elements: a thread for each pack of them, and for each of the last ones. Few elements are
+/// long ones: small blocks spread them over more of the GPU.
+template <class F>
+LaunchShape shape_of_elements(std::size_t n) {
+  const std::size_t each = n / pack_of<F>() + n % pack_of<F>();
+  const unsigned threads = each < 32768 ? 64 : 256;
+  return {blocks_for(each, threads), threads};
 }
 
 inline LaunchShape shape_of_rows(std::size_t n) {

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 4
+#define PIPEWRIGHT_CUDA_ABI 5
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -36,10 +36,10 @@ typedef struct pipewright_cuda_versions {
 } pipewright_cuda_versions;
 
 /* Where the matrices of a batch lie: matrix (outer, inner) begins at outer · outer_step +
- * inner · inner_step floats. Row major, `stride` floats from row to row; transposed: read with rows
- * and columns exchanged. */
+ * inner · inner_step numbers. Row major, `stride` numbers from row to row; transposed: read with
+ * rows and columns exchanged. */
 typedef struct pipewright_cuda_matrix {
-  const float* data;
+  const void* data;
   int stride, transposed;
   int64_t outer_step, inner_step;
 } pipewright_cuda_matrix;
@@ -49,13 +49,14 @@ typedef struct pipewright_cuda_gemm {
   int m, n, k, outer, inner;
   float alpha, beta;
   pipewright_cuda_matrix a, b;
-  float* c;
+  void* c;
   int c_stride;
   int64_t c_outer_step, c_inner_step;
+  int c_is_float; /* where a and b are bfloat16: gradients of weights add up in float32 */
 } pipewright_cuda_gemm;
 
-/* How cuBLAS multiplies: float32 throughout; factors rounded to TF32, or to bfloat16, and float32
- * sums. */
+/* How cuBLAS multiplies: float32 throughout; factors rounded to TF32; matrices of bfloat16. Sums
+ * are float32. */
 enum { PIPEWRIGHT_CUDA_FP32 = 0, PIPEWRIGHT_CUDA_TF32 = 1, PIPEWRIGHT_CUDA_BF16 = 2 };
 
 /* One AdamW step's factors, as exec/devices/cpu/kernels/optimizer.cpp names them. */
@@ -64,60 +65,69 @@ typedef struct pipewright_cuda_adamw {
       keep_value;
 } pipewright_cuda_adamw;
 
-/* The kernels that cuBLAS lacks. Names, layouts and maths are those of exec/layers/ops.hpp. `bad` is set to
- * 1 where a number does not fit, and never cleared. `adds` 0: what is there is overwritten. */
+/* The kernels that cuBLAS lacks. Names, layouts and maths are those of exec/layers/ops.hpp. `bad`
+ * is set to 1 where a number does not fit, and never cleared. `adds` 0: what is there is
+ * overwritten.
+ *
+ * Activations, their gradients and the weights that layers read are void*: numbers of the table's
+ * own, floats, or bfloat16 (exec/devices/cuda/bfloat16.hpp). Arrays begin at 32 bytes, rows
+ * anywhere. What is computed with them, and all float*, is float32. */
 typedef struct pipewright_cuda_kernels {
   /* Element by element. dx may be dy. */
-  int (*bias_forward)(void* stream, int rows, int width, const float* bias, float* y);
-  int (*relu_forward)(void* stream, size_t n, const float* x, float* y);
-  int (*relu_backward_input)(void* stream, size_t n, const float* y, const float* dy, float* dx);
-  int (*gelu_forward)(void* stream, size_t n, const float* x, float* y);
-  int (*gelu_backward_input)(void* stream, size_t n, const float* x, const float* dy, float* dx);
-  int (*add_to)(void* stream, size_t n, const float* x, float* y);
+  int (*bias_forward)(void* stream, int rows, int width, const void* bias, void* y);
+  int (*relu_forward)(void* stream, size_t n, const void* x, void* y);
+  int (*relu_backward_input)(void* stream, size_t n, const void* y, const void* dy, void* dx);
+  int (*gelu_forward)(void* stream, size_t n, const void* x, void* y);
+  int (*gelu_backward_input)(void* stream, size_t n, const void* x, const void* dy, void* dx);
+  int (*add_to)(void* stream, size_t n, const void* x, void* y);
   int (*scale)(void* stream, size_t n, float factor, float* y);
   /* The same; the factor lies in the GPU's memory, and is read when the work is done. */
   int (*scale_by)(void* stream, size_t n, const float* factor, float* y);
+  /* y = x, rounded. */
+  int (*round)(void* stream, size_t n, const float* x, void* y);
   /* How weights start (exec/layers/parameters.hpp): the key's numbers in ±bound, or value. */
   int (*start)(void* stream, size_t n, uint64_t key, float bound, float value, float* y);
   int (*embedding_forward)(void* stream, int rows, int sequence, int width, const int32_t* ids,
-                           const float* tokens, const float* positions, float* y);
-  int (*cross_entropy_backward_input)(void* stream, int rows, int width, const float* probabilities,
-                                      const int32_t* labels, float scale, float* dlogits);
-  int (*mse_backward_input)(void* stream, size_t n, const float* y, const float* target,
-                            float scale, float* dy);
-  int (*sgd)(void* stream, size_t n, float rate, const float* gradient, float* value);
+                           const void* tokens, const void* positions, void* y);
+  int (*cross_entropy_backward_input)(void* stream, int rows, int width, const void* probabilities,
+                                      const int32_t* labels, float scale, void* dlogits);
+  int (*mse_backward_input)(void* stream, size_t n, const void* y, const float* target, float scale,
+                            void* dy);
+  /* `read`: what layers read of the weights, values rounded to bfloat16; NULL where they read the
+   * values themselves. */
+  int (*sgd)(void* stream, size_t n, float rate, const float* gradient, float* value, void* read);
   /* factors[2] lie in the GPU's memory, and are read when the work is done: those of the elements
    * below second_from, and of the others. */
   int (*adamw)(void* stream, size_t n, size_t second_from, const pipewright_cuda_adamw* factors,
-               const float* gradient, float* mean, float* square, float* value);
+               const float* gradient, float* mean, float* square, float* value, void* read);
   /* Row by row. */
-  int (*layer_norm_forward)(void* stream, int rows, int width, const float* x, const float* scale,
-                            const float* shift, float* y, float* mean, float* inverse_deviation);
-  int (*layer_norm_backward_input)(void* stream, int rows, int width, const float* x,
+  int (*layer_norm_forward)(void* stream, int rows, int width, const void* x, const void* scale,
+                            const void* shift, void* y, float* mean, float* inverse_deviation);
+  int (*layer_norm_backward_input)(void* stream, int rows, int width, const void* x,
                                    const float* mean, const float* inverse_deviation,
-                                   const float* scale, const float* dy, float* dx);
+                                   const void* scale, const void* dy, void* dx);
   /* In place on squares of scores, [squares][sequence][sequence]; 0 beyond the diagonal. */
-  int (*causal_softmax_forward)(void* stream, int squares, int sequence, float* scores);
+  int (*causal_softmax_forward)(void* stream, int squares, int sequence, void* scores);
   int (*causal_softmax_backward_input)(void* stream, int squares, int sequence,
-                                       const float* probabilities, float* d);
+                                       const void* probabilities, void* d);
   /* row_facts[rows][3]: largest logit, sum of e^(logit - largest), the label's logit; their double
    * logarithm is the host's to take. probabilities may be logits. */
-  int (*cross_entropy_forward)(void* stream, int rows, int width, const float* logits,
-                               const int32_t* labels, float* probabilities, float* row_facts);
+  int (*cross_entropy_forward)(void* stream, int rows, int width, const void* logits,
+                               const int32_t* labels, void* probabilities, float* row_facts);
   /* row_sums[rows] of (y - target)^2. */
-  int (*mse_forward)(void* stream, int rows, int width, const float* y, const float* target,
+  int (*mse_forward)(void* stream, int rows, int width, const void* y, const float* target,
                      float* row_sums);
   /* Column by column, rows in ascending order. scratch[PIPEWRIGHT_CUDA_COLUMN_WORDS]; the exact
    * kernels need none. */
-  int (*bias_backward_weight)(void* stream, int rows, int width, const float* dy, float* scratch,
+  int (*bias_backward_weight)(void* stream, int rows, int width, const void* dy, float* scratch,
                               int adds, float* dbias);
-  int (*layer_norm_backward_weight)(void* stream, int rows, int width, const float* x,
+  int (*layer_norm_backward_weight)(void* stream, int rows, int width, const void* x,
                                     const float* mean, const float* inverse_deviation,
-                                    const float* dy, float* scratch, int adds, float* dscale,
+                                    const void* dy, float* scratch, int adds, float* dscale,
                                     float* dshift);
   /* Adds. links[2 · rows] is scratch. dpositions may be NULL. */
   int (*embedding_backward_weight)(void* stream, int rows, int sequence, int width,
-                                   const int32_t* ids, const float* dy, int32_t* links,
+                                   const int32_t* ids, const void* dy, int32_t* links,
                                    float* dtokens, float* dpositions);
   /* Sums of exec/base/fixed_point.hpp: adds the gradient to them and clears it; and back. */
   int (*fixed_add)(void* stream, size_t n, float* gradient, int64_t* high, int64_t* low, int* bad);
@@ -131,7 +141,8 @@ typedef struct pipewright_cuda_kernels {
    * exec/training/gradient_norm.hpp has it; bad where the sum does not fit. */
   int (*clip_factor)(void* stream, int count, const int64_t* totals, double most, float* factor,
                      int* bad);
-  /* The matrix product of exec/devices/cpu/kernels/canonical_gemm.hpp: beta is 0, or it and alpha are 1. */
+  /* The matrix product of exec/devices/cpu/kernels/canonical_gemm.hpp: beta is 0, or it and alpha
+   * are 1. */
   int (*canonical_gemm)(void* stream, const pipewright_cuda_gemm* gemm);
   /* Occupies the stream for so long. */
   int (*delay)(void* stream, int64_t nanoseconds);
@@ -206,9 +217,9 @@ typedef struct pipewright_cuda {
   int (*launch)(void* graph, void* stream);
   void (*release_graph)(void* graph);
 
-  /* With the CPU's bits; and the same for numerics that need not have them, whose sums are taken in
-   * another order, by more threads. */
-  pipewright_cuda_kernels kernels, fast;
+  /* With the CPU's bits; the same for numerics that need not have them, whose sums are taken in
+   * another order, by more threads; and these for numbers of bfloat16. */
+  pipewright_cuda_kernels kernels, fast, bf16;
 } pipewright_cuda;
 
 typedef const pipewright_cuda* (*pipewright_cuda_entry_function)(void);

@@ -25,6 +25,7 @@ Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
       between_(std::move(between)) {
   place(host);
   values_ = zeros(floats_ * sizeof(float));
+  if (queue.site().precision == Precision::Bfloat16) read_ = zeros(floats_ * sizeof(Bfloat16));
   gradients_ = zeros(floats_ * sizeof(float));
   if (optimizer_.kind == OptimizerKind::AdamW) {
     mean_ = zeros(floats_ * sizeof(float));
@@ -44,10 +45,13 @@ Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
   health_ = Pinned<int>(queue.cuda(), all_.size() + 1);
   std::fill_n(health_.data(), health_.size(), 0);
   for (const Placed& p : all_) {
-    p.host->device_value = values_.floats() + p.offset;
+    p.host->device_value =
+        read_ ? reinterpret_cast<float*>(static_cast<Bfloat16*>(read_.at()) + p.offset)
+              : value_of(p);
     p.host->device_gradient = gradients_.floats() + p.offset;
-    this->start(*p.host, p.size, start.seed);
+    this->start(p, start.seed);
   }
+  if (read_) queue_.run(queue_.kernels().round, floats_, values_.floats(), read_.at());
   queue_.finish(queue_.record(queue_.computing()), {});
 }
 
@@ -71,12 +75,12 @@ void Parameters::place(const std::vector<Parameter*>& host) {
   }
 }
 
-void Parameters::start(Parameter& parameter, std::size_t size, std::uint64_t seed) {
-  if (!parameter.value.empty())
-    return queue_.copy(parameter.device_value, parameter.value.data(), size * sizeof(float));
-  PIPEWRIGHT_ASSERT(parameter.slice.is_whole(), "parts of weights on a GPU");
-  queue_.run(queue_.kernels().start, size, key_of(seed, parameter.name), parameter.start.bound,
-             parameter.start.value, parameter.device_value);
+void Parameters::start(const Placed& p, std::uint64_t seed) {
+  const Parameter& of = *p.host;
+  if (!of.value.empty()) return queue_.copy(value_of(p), of.value.data(), p.size * sizeof(float));
+  PIPEWRIGHT_ASSERT(of.slice.is_whole(), "parts of weights on a GPU");
+  queue_.run(queue_.kernels().start, p.size, key_of(seed, of.name), of.start.bound, of.start.value,
+             value_of(p));
 }
 
 Buffer Parameters::zeros(std::size_t bytes) {
@@ -151,12 +155,13 @@ void Parameters::update(int) {
   clear_rest();
   if (optimizer_.kind == OptimizerKind::Sgd) {
     const auto rate = static_cast<float>(optimizer_.learning_rate);
-    return queue_.run(queue_.kernels().sgd, floats_, rate, gradients_.floats(), values_.floats());
+    return queue_.run(queue_.kernels().sgd, floats_, rate, gradients_.floats(), values_.floats(),
+                      read_.at());
   }
   queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
   queue_.run(queue_.kernels().adamw, floats_, decay_from_,
              static_cast<const pipewright_cuda_adamw*>(factors_.at()), gradients_.floats(),
-             mean_.floats(), square_.floats(), values_.floats());
+             mean_.floats(), square_.floats(), values_.floats(), read_.at());
 }
 
 // --- What the host wants to know ---
@@ -263,7 +268,7 @@ void Parameters::download() {
   for (const Placed& p : all_) {
     p.host->value.resize(p.size);
     p.host->gradient.resize(p.size);
-    queue_.copy(p.host->value.data(), p.host->device_value, p.size * sizeof(float));
+    queue_.copy(p.host->value.data(), value_of(p), p.size * sizeof(float));
     queue_.copy(p.host->gradient.data(), p.host->device_gradient, p.size * sizeof(float));
   }
   queue_.finish(queue_.record(queue_.computing()), {});

@@ -3,6 +3,9 @@
 // kernel each. The host's Parameters say names, sizes, order and how weights start; the GPU makes
 // the numbers, and the host has none before download().
 //
+// With numbers of bfloat16 there is one more array, which layers read: the weights, rounded by each
+// update. So AdamW's state is 18 bytes a parameter there, and 16 elsewhere.
+//
 // In the array, those that do not decay come first, and of both kinds those that count for the
 // norm.
 //
@@ -76,9 +79,15 @@ class Parameters final : public StageWeights {
   std::int64_t bytes() const override;
 
  private:
+  struct Placed {
+    Parameter* host;
+    std::size_t size, offset;  // in numbers
+  };
+
   bool is_exact() const { return queue_.site().precision == Precision::Exact; }
   void place(const std::vector<Parameter*>& host);
-  void start(Parameter& parameter, std::size_t size, std::uint64_t seed);
+  float* value_of(const Placed& p) const { return values_.floats() + p.offset; }
+  void start(const Placed& p, std::uint64_t seed);
   Buffer zeros(std::size_t bytes);
   /// What nobody has added to becomes 0.
   void clear_rest();
@@ -90,14 +99,11 @@ class Parameters final : public StageWeights {
   UnwrittenGradients& unwritten_;
   const OptimizerSpec optimizer_;
   const std::function<void()> between_;
-  struct Placed {
-    Parameter* host;
-    std::size_t size, offset;  // in floats
-  };
   std::vector<Placed> all_;
   std::size_t floats_ = 0;  // of all, with the gaps between them
   std::size_t decay_from_ = 0;
   std::vector<ElementRange> counted_;  // for the norm
+  Buffer read_;                        // by layers; empty: the values are
   Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;
   Buffer factors_;                                // AdamW: as staged_factors_
   Pinned<pipewright_cuda_adamw> staged_factors_;  // of parameters that do not decay, and that do

@@ -18,7 +18,7 @@ struct BatchMatrix {
   std::int64_t across, along;  // floats from row to row, and from column to column
 
   PIPEWRIGHT_HOST_DEVICE BatchMatrix(const pipewright_cuda_matrix& m, int outer, int inner)
-      : data(m.data + outer * m.outer_step + inner * m.inner_step),
+      : data(static_cast<const float*>(m.data) + outer * m.outer_step + inner * m.inner_step),
         across(m.transposed != 0 ? 1 : m.stride),
         along(m.transposed != 0 ? m.stride : 1) {}
   PIPEWRIGHT_HOST_DEVICE float at(int row, int column) const {
@@ -28,7 +28,7 @@ struct BatchMatrix {
 
 PIPEWRIGHT_HOST_DEVICE inline float* result_of(const pipewright_cuda_gemm& g, int outer,
                                                int inner) {
-  return g.c + outer * g.c_outer_step + inner * g.c_inner_step;
+  return static_cast<float*>(g.c) + outer * g.c_outer_step + inner * g.c_inner_step;
 }
 
 PIPEWRIGHT_HOST_DEVICE inline float fused(float a, float b, float c) {

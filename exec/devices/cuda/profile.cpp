@@ -68,7 +68,7 @@ LossTimes loss_times(const pipewright_cuda& cuda, const QueueSite& site, const M
   std::vector<std::int64_t> forward, backward;
   for (int k = 0; k < kRepeats; ++k) {
     stage.set_batch(0, batch);
-    Buffer input = meter.queue().memory().take_floats(stage.input_floats());
+    Buffer input = meter.queue().memory().take(stage.input_floats() * meter.queue().number_bytes());
     meter.queue().clear(input.at(), input.bytes());
     const Event begin = meter.mark(meter.queue().computing());
     stage.forward(0, std::move(input));

@@ -10,15 +10,23 @@
 #include <functional>
 #include <memory>
 
+#include "exec/devices/cuda/bfloat16.hpp"
 #include "exec/devices/cuda/events.hpp"
 #include "exec/devices/cuda/module.hpp"
 #include "exec/devices/cuda/pool.hpp"
 
 namespace pipewright::exec::cuda {
 
-/// How matrices are multiplied. Exact: the CPU's canonical chain; the others are cuBLAS, always
-/// with sums in float32: factors as they are, rounded to TF32, or to bfloat16.
+/// How a rank computes. Exact: the CPU's bits, products by its canonical chain. The others multiply
+/// by cuBLAS: floats as they are, or rounded to TF32. Bfloat16: so are activations, messages and
+/// the weights that layers read; the weights themselves, gradients and what the optimizer keeps
+/// stay floats. Everything is computed and added up in float32.
 enum class Precision : std::uint8_t { Exact, Float32, Tf32, Bfloat16 };
+
+/// Of a number of activations and messages.
+constexpr std::size_t number_bytes(Precision precision) {
+  return precision == Precision::Bfloat16 ? sizeof(Bfloat16) : sizeof(float);
+}
 
 /// Where a rank lives.
 struct QueueSite {
@@ -37,8 +45,10 @@ class Queue {
 
   const pipewright_cuda& cuda() const { return cuda_; }
   const pipewright_cuda_kernels& kernels() const {
+    if (site_.precision == Precision::Bfloat16) return cuda_.bf16;
     return site_.precision == Precision::Exact ? cuda_.kernels : cuda_.fast;
   }
+  std::size_t number_bytes() const { return cuda::number_bytes(site_.precision); }
   const QueueSite& site() const { return site_; }
   /// To be called by the queue's thread when it has worked elsewhere in between, and by no other:
   /// a partition is current to one thread at a time (cuda.h, cuCtxFromGreenCtx).

@@ -25,12 +25,13 @@ pipewright_cuda_gemm one_product(int m, int n, int k, const float* a, int a_stri
 /// Where the heads' matrices lie; exec/layers/ops.hpp has the layouts.
 class Heads {
  public:
-  explicit Heads(const AttentionShape& shape) : s_(shape) {}
+  Heads(const AttentionShape& shape, std::size_t number_bytes)
+      : s_(shape), number_bytes_(static_cast<std::ptrdiff_t>(number_bytes)) {}
 
   /// Queries (0), keys (1) or values (2) in rows of 3 · width.
   pipewright_cuda_matrix projected(const float* qkv, int which, bool transposed = false) const {
-    return {qkv + which * s_.width, 3 * s_.width, transposed ? 1 : 0, 3 * of_sample(),
-            s_.head_width()};
+    return {reinterpret_cast<const std::byte*>(qkv) + which * s_.width * number_bytes_,
+            3 * s_.width, transposed ? 1 : 0, 3 * of_sample(), s_.head_width()};
   }
   pipewright_cuda_matrix square(const float* scores, bool transposed = false) const {
     return {scores, s_.sequence, transposed ? 1 : 0, s_.heads * of_square(), of_square()};
@@ -38,12 +39,23 @@ class Heads {
   pipewright_cuda_matrix context(const float* rows) const {
     return {rows, s_.width, 0, of_sample(), s_.head_width()};
   }
-  /// c lies like `like`, whose own pointer says where.
   pipewright_cuda_gemm product(int n, int k, float alpha, const pipewright_cuda_matrix& a,
-                               const pipewright_cuda_matrix& b, float* c,
-                               const pipewright_cuda_matrix& like) const {
-    return {s_.sequence, n, k, s_.samples,  s_.heads,        alpha,          0.0F,
-            a,           b, c, like.stride, like.outer_step, like.inner_step};
+                               const pipewright_cuda_matrix& b,
+                               const pipewright_cuda_matrix& c) const {
+    return {s_.sequence,
+            n,
+            k,
+            s_.samples,
+            s_.heads,
+            alpha,
+            0.0F,
+            a,
+            b,
+            const_cast<void*>(c.data),
+            c.stride,
+            c.outer_step,
+            c.inner_step,
+            0};
   }
 
  private:
@@ -51,6 +63,7 @@ class Heads {
   std::int64_t of_square() const { return static_cast<std::int64_t>(s_.sequence) * s_.sequence; }
 
   const AttentionShape s_;
+  const std::ptrdiff_t number_bytes_;
 };
 
 int squares(const AttentionShape& shape) { return shape.samples * shape.heads; }
@@ -62,7 +75,7 @@ float scale(const AttentionShape& shape) {
 }  // namespace
 
 void QueueOps::copy(std::size_t words, const float* from, float* to) {
-  queue_.copy(to, from, words * sizeof(float));
+  queue_.copy(to, from, words * queue_.number_bytes());
 }
 
 void QueueOps::add_to(std::size_t n, const float* x, float* y) {
@@ -94,7 +107,10 @@ void QueueOps::linear_backward_weight(const LinearShape& s, const float* x, cons
                                       float* dw) {
   const std::size_t words = static_cast<std::size_t>(s.in) * static_cast<std::size_t>(s.out);
   const float beta = begins(dw, words) ? 0.0F : 1.0F;
-  queue_.multiply(one_product(s.in, s.out, s.rows, x, s.in, true, dy, s.out, false, beta, dw));
+  pipewright_cuda_gemm product =
+      one_product(s.in, s.out, s.rows, x, s.in, true, dy, s.out, false, beta, dw);
+  product.c_is_float = 1;
+  queue_.multiply(product);
 }
 
 void QueueOps::bias_forward(int rows, int width, const float* bias, float* y) {
@@ -158,33 +174,31 @@ void QueueOps::layer_norm_backward_weight(const NormShape& s, const float* x, co
 
 void QueueOps::attention_forward(const AttentionShape& shape, const float* qkv,
                                  float* probabilities, float* context) {
-  const Heads heads(shape);
-  float* const p = probabilities;
+  const Heads heads(shape, queue_.number_bytes());
   const int t = shape.sequence, d = shape.head_width();
-  queue_.multiply(heads.product(t, d, scale(shape), heads.projected(qkv, 0),
-                                heads.projected(qkv, 1, true), p, heads.square(p)));
-  queue_.run(queue_.kernels().causal_softmax_forward, squares(shape), t, p);
-  queue_.multiply(heads.product(d, t, 1.0F, heads.square(p), heads.projected(qkv, 2), context,
-                                heads.context(context)));
+  const pipewright_cuda_matrix p = heads.square(probabilities);
+  queue_.multiply(
+      heads.product(t, d, scale(shape), heads.projected(qkv, 0), heads.projected(qkv, 1, true), p));
+  queue_.run(queue_.kernels().causal_softmax_forward, squares(shape), t, probabilities);
+  queue_.multiply(heads.product(d, t, 1.0F, p, heads.projected(qkv, 2), heads.context(context)));
 }
 
 void QueueOps::attention_backward_input(const AttentionShape& shape, const float* qkv,
                                         const float* probabilities, const float* dcontext,
                                         float* dqkv) {
-  const Heads heads(shape);
-  const float* const p = probabilities;
+  const Heads heads(shape, queue_.number_bytes());
   const Buffer scores = take(shape.probabilities());
   float* const d_scores = scores.floats();
   const int t = shape.sequence, d = shape.head_width();
   const auto into = [&](int which, float alpha, const pipewright_cuda_matrix& a,
                         const pipewright_cuda_matrix& b) {
-    queue_.multiply(
-        heads.product(d, t, alpha, a, b, dqkv + which * shape.width, heads.projected(dqkv, which)));
+    queue_.multiply(heads.product(d, t, alpha, a, b, heads.projected(dqkv, which)));
   };
-  into(2, 1.0F, heads.square(p, true), heads.context(dcontext));
+  into(2, 1.0F, heads.square(probabilities, true), heads.context(dcontext));
   queue_.multiply(heads.product(t, d, 1.0F, heads.context(dcontext), heads.projected(qkv, 2, true),
-                                d_scores, heads.square(d_scores)));
-  queue_.run(queue_.kernels().causal_softmax_backward_input, squares(shape), t, p, d_scores);
+                                heads.square(d_scores)));
+  queue_.run(queue_.kernels().causal_softmax_backward_input, squares(shape), t, probabilities,
+             d_scores);
   into(0, scale(shape), heads.square(d_scores), heads.projected(qkv, 1));
   into(1, scale(shape), heads.square(d_scores, true), heads.projected(qkv, 0));
 }
@@ -201,7 +215,7 @@ void QueueOps::embedding_backward_weight(const EmbeddingShape& s, const std::int
                                          const float* dy, float* dtokens, float* dpositions) {
   static_cast<void>(begins(dtokens, 0));  // it adds to the rows of tokens that occur
   if (dpositions != nullptr) static_cast<void>(begins(dpositions, 0));
-  const Buffer links = take(2 * static_cast<std::size_t>(s.rows));
+  const Buffer links = take_ids(2 * static_cast<std::size_t>(s.rows));
   queue_.run(queue_.kernels().embedding_backward_weight, s.rows, s.sequence, s.width, ids, dy,
              links.ids(), dtokens, dpositions);
 }

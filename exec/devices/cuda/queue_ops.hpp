@@ -13,7 +13,11 @@ class QueueOps final : public TensorOps {
   /// Both must outlive it.
   QueueOps(Queue& queue, UnwrittenGradients& unwritten) : queue_(queue), unwritten_(unwritten) {}
 
-  Buffer take(std::size_t words) override { return queue_.memory().take_floats(words); }
+  Buffer take(std::size_t words) override {
+    return queue_.memory().take(words * queue_.number_bytes());
+  }
+  Buffer take_floats(std::size_t words) override { return queue_.memory().take_floats(words); }
+  Buffer take_ids(std::size_t words) override { return take_floats(words); }
   void copy(std::size_t words, const float* from, float* to) override;
   void add_to(std::size_t n, const float* x, float* y) override;
   void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y) override;

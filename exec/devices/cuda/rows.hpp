@@ -4,9 +4,11 @@
 // operation is that of exec/layers/ops.hpp, step for step in the order of
 // exec/devices/cpu/kernels/.
 //
-// `Lanes` is whoever runs the row: each(n, f) calls f(j) for all elements, each in its own lane;
-// reduce(n, start, combine, term) and sum(n, term) give all lanes the same number; first(f) calls f
-// in lane 0; sync() lets what the lanes have read or written be seen by one another.
+// `Lanes` is whoever runs the row: reduce(n, start, combine, term, a, b, …) and sum(n, term, a, b,
+// …) give all lanes the same number, of term(a[j], b[j], …) for all elements; map(n, f, to, a, b,
+// …) sets to[j] = f(a[j], b[j], …), and `to` may be one of the arrays; first(f) calls f in lane 0;
+// sync() lets what the lanes have read or written be seen by one another. T is float or Bfloat16;
+// all of it is computed in float.
 #pragma once
 
 #include <cmath>
@@ -15,6 +17,7 @@
 
 #include "exec/base/host_device.hpp"
 #include "exec/devices/cpu/kernels/exponential.hpp"
+#include "exec/devices/cuda/row_packs.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -22,15 +25,6 @@ inline constexpr int kLanes = 16;
 /// Outside of exact numerics, where a row is long and there are few of them: the threads of a
 /// block, whose parts are combined in halves within each warp of kWarp, then the warps' in halves.
 inline constexpr int kWideLanes = 256, kWarp = 32;
-
-/// What one lane brings to a reduction of n elements.
-template <int lanes, class Combine, class Term>
-PIPEWRIGHT_HOST_DEVICE inline float lane_part(int lane, int n, float start, Combine combine,
-                                              Term term) {
-  float part = start;
-  for (int j = lane; j < n; j += lanes) part = combine(part, term(j));
-  return part;
-}
 
 struct Plus {
   PIPEWRIGHT_HOST_DEVICE float operator()(float a, float b) const { return a + b; }
@@ -43,41 +37,45 @@ struct SoftmaxSums {
   float maximum, sum;
 };
 
-/// p[n] = softmax(x[n]); p may be x.
-template <class Lanes>
-PIPEWRIGHT_HOST_DEVICE inline SoftmaxSums softmax(const Lanes& lanes, int n, const float* x,
-                                                  float* p) {
+/// p[n] = softmax(x[n]); p may be x. Each e^x is computed twice, which takes less than writing it
+/// once more, and nothing is rounded in between where T is narrow.
+template <class T, class Lanes>
+PIPEWRIGHT_HOST_DEVICE inline SoftmaxSums softmax(const Lanes& lanes, int n, const T* x, T* p) {
   SoftmaxSums sums{};
   const float start = x[0];
-  sums.maximum = lanes.reduce(n, start, Larger{}, [x](int j) { return x[j]; });
-  lanes.sync();  // x[0] has been read by all
+  sums.maximum = lanes.reduce(n, start, Larger{}, Same{}, x);
   const float most = sums.maximum;
-  lanes.each(n, [=](int j) { p[j] = cpu::exp_in_range(cpu::clamp_exponent(x[j] - most)); });
-  sums.sum = lanes.sum(n, [p](int j) { return p[j]; });
+  const auto power = [most](float at) { return cpu::exp_in_range(cpu::clamp_exponent(at - most)); };
+  sums.sum = lanes.sum(n, power, x);
   const float inverse = 1.0F / sums.sum;
-  lanes.each(n, [=](int j) { p[j] *= inverse; });
+  lanes.map(
+      n, [=](float at) { return power(at) * inverse; }, p, x);
   return sums;
 }
 
+template <class T>
 struct LayerNormForward {
   int width;
-  const float *x, *scale, *shift;
-  float *y, *mean, *inverse_deviation;
+  const T *x, *scale, *shift;
+  T* y;
+  float *mean, *inverse_deviation;
   float epsilon;
 
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
-    const float* in = x + row * static_cast<std::size_t>(width);
-    float* out = y + row * static_cast<std::size_t>(width);
-    const float *by = scale, *plus = shift;
-    const float average =
-        lanes.sum(width, [in](int j) { return in[j]; }) / static_cast<float>(width);
-    const float variance = lanes.sum(width, [in, average](int j) {
-      const float centred = in[j] - average;
+    const T* in = x + row * static_cast<std::size_t>(width);
+    T* out = y + row * static_cast<std::size_t>(width);
+    const float average = lanes.sum(width, Same{}, in) / static_cast<float>(width);
+    const auto square = [average](float at) {
+      const float centred = at - average;
       return centred * centred;
-    }) / static_cast<float>(width);
+    };
+    const float variance = lanes.sum(width, square, in) / static_cast<float>(width);
     const float inverse = 1.0F / std::sqrt(variance + epsilon);
-    lanes.each(width, [=](int j) { out[j] = (in[j] - average) * inverse * by[j] + plus[j]; });
+    const auto normed = [=](float at, float by, float plus) {
+      return (at - average) * inverse * by + plus;
+    };
+    lanes.map(width, normed, out, in, scale, shift);
     float *const of_mean = mean + row, *const of_inverse = inverse_deviation + row;
     lanes.first([=] {
       *of_mean = average;
@@ -86,67 +84,79 @@ struct LayerNormForward {
   }
 };
 
+template <class T>
 struct LayerNormBackwardInput {
   int width;
-  const float *x, *mean, *inverse_deviation, *scale, *dy;
-  float* dx;
+  const T* x;
+  const float *mean, *inverse_deviation;
+  const T *scale, *dy;
+  T* dx;
 
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
     const std::size_t at = row * static_cast<std::size_t>(width);
-    const float *in = x + at, *dout = dy + at, *by = scale;
-    float* din = dx + at;
+    const T *in = x + at, *dout = dy + at;
     const float average = mean[row], inverse = inverse_deviation[row];
     const float per_width = 1.0F / static_cast<float>(width);
-    const float g_mean = lanes.sum(width, [=](int j) { return dout[j] * by[j]; }) * per_width;
-    const float gz_mean = lanes.sum(width, [=](int j) {
-      const float z = (in[j] - average) * inverse;
-      return dout[j] * by[j] * z;
-    }) * per_width;
-    lanes.each(width, [=](int j) {
-      const float z = (in[j] - average) * inverse;
-      din[j] = inverse * (dout[j] * by[j] - g_mean - z * gz_mean);
-    });
+    const auto scaled = [](float d, float by) { return d * by; };
+    const float g_mean = lanes.sum(width, scaled, dout, scale) * per_width;
+    const auto along = [=](float d, float by, float from) {
+      const float z = (from - average) * inverse;
+      return d * by * z;
+    };
+    const float gz_mean = lanes.sum(width, along, dout, scale, in) * per_width;
+    const auto gradient = [=](float d, float by, float from) {
+      const float z = (from - average) * inverse;
+      return inverse * (d * by - g_mean - z * gz_mean);
+    };
+    lanes.map(width, gradient, dx + at, dout, scale, in);
   }
 };
 
 /// Row i of a square of scores sees the keys 0 … i.
+template <class T>
 struct CausalSoftmaxForward {
   int sequence;
-  float* scores;
+  T* scores;
 
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
-    float* p = scores + row * static_cast<std::size_t>(sequence);
+    T* p = scores + row * static_cast<std::size_t>(sequence);
     const int seen = static_cast<int>(row % static_cast<std::size_t>(sequence)) + 1;
     softmax(lanes, seen, p, p);
-    lanes.each(sequence, [=](int j) {
-      if (j >= seen) p[j] = 0.0F;
-    });
+    lanes.map(
+        sequence - seen, [] { return 0.0F; }, p + seen);
   }
 };
 
+template <class T>
 struct CausalSoftmaxBackwardInput {
   int sequence;
-  const float* probabilities;
-  float* d;
+  const T* probabilities;
+  T* d;
 
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
     const std::size_t at = row * static_cast<std::size_t>(sequence);
-    const float* p = probabilities + at;
-    float* out = d + at;
+    const T* p = probabilities + at;
+    T* out = d + at;
     const int seen = static_cast<int>(row % static_cast<std::size_t>(sequence)) + 1;
-    const float dot = lanes.sum(seen, [=](int j) { return p[j] * out[j]; });
-    lanes.each(sequence, [=](int j) { out[j] = j < seen ? p[j] * (out[j] - dot) : 0.0F; });
+    const float dot = lanes.sum(
+        seen, [](float a, float b) { return a * b; }, p, out);
+    const auto gradient = [dot](float of, float from) { return of * (from - dot); };
+    lanes.map(seen, gradient, out, p, out);
+    lanes.map(
+        sequence - seen, [] { return 0.0F; }, out + seen);
   }
 };
 
+template <class T>
 struct CrossEntropyForward {
   int width;
-  const float* logits;
+  const T* logits;
   const std::int32_t* labels;
-  float *probabilities, *row_facts;
+  T* probabilities;
+  float* row_facts;
 
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
@@ -163,19 +173,21 @@ struct CrossEntropyForward {
   }
 };
 
+template <class T>
 struct MseForward {
   int width;
-  const float *y, *target;
+  const T* y;
+  const float* target;
   float* row_sums;
 
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
     const std::size_t at = row * static_cast<std::size_t>(width);
-    const float *out = y + at, *wanted = target + at;
-    const float sum = lanes.sum(width, [=](int j) {
-      const float difference = out[j] - wanted[j];
+    const auto square = [](float out, float wanted) {
+      const float difference = out - wanted;
       return difference * difference;
-    });
+    };
+    const float sum = lanes.sum(width, square, y + at, target + at);
     float* to = row_sums + row;
     lanes.first([=] { *to = sum; });
   }

@@ -315,9 +315,10 @@ void* blas(void* on, int sms, void* workspace, std::size_t workspace_bytes) {
 
 cublasComputeType_t compute_type(int precision) {
   if (precision == PIPEWRIGHT_CUDA_TF32) return CUBLAS_COMPUTE_32F_FAST_TF32;
-  if (precision == PIPEWRIGHT_CUDA_BF16) return CUBLAS_COMPUTE_32F_FAST_16BF;
-  return CUBLAS_COMPUTE_32F_PEDANTIC;
+  return precision == PIPEWRIGHT_CUDA_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
 }
+
+cudaDataType_t type_of(bool is_bf16) { return is_bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 cublasOperation_t operation(const BlasFactor& factor) {
   return factor.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -325,13 +326,13 @@ cublasOperation_t operation(const BlasFactor& factor) {
 
 int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
   for (int outer = 0; outer < g->outer; ++outer) {
-    const BlasCall of = blas_call(*g, outer);
+    const BlasCall of = blas_call(*g, outer, precision);
     const cublasStatus_t status = cublasGemmStridedBatchedEx(
         static_cast<cublasHandle_t>(blas_handle), operation(of.first), operation(of.second), of.m,
-        of.n, of.k, &of.alpha, of.first.data, CUDA_R_32F, of.first.leading, of.first.step,
-        of.second.data, CUDA_R_32F, of.second.leading, of.second.step, &of.beta, of.result,
-        CUDA_R_32F, of.result_leading, of.result_step, of.count, compute_type(precision),
-        CUBLAS_GEMM_DEFAULT);
+        of.n, of.k, &of.alpha, of.first.data, type_of(of.factors_are_bf16), of.first.leading,
+        of.first.step, of.second.data, type_of(of.factors_are_bf16), of.second.leading,
+        of.second.step, &of.beta, of.result, type_of(of.result_is_bf16), of.result_leading,
+        of.result_step, of.count, compute_type(precision), CUBLAS_GEMM_DEFAULT);
     if (refused(status, "a matrix product") != 0) return 1;
   }
   return 0;
@@ -397,6 +398,7 @@ pipewright_cuda whole_table() {
   table.release_graph = release_graph;
   table.kernels = gpu_kernels();
   table.fast = fast_gpu_kernels();
+  table.bf16 = bf16_gpu_kernels();
   return table;
 }
 

@@ -31,7 +31,8 @@ StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parame
 
 // --- Data ---
 
-/// Into memory that the copy reads while the host goes on.
+/// Into memory that the copy reads while the host goes on. Words of 4 bytes, whatever numbers the
+/// GPU has.
 void StageDevice::keep_batch(int micro_batch, const MicroBatch& batch, bool with_answers) {
   const auto place = static_cast<std::size_t>(micro_batch);
   const auto stage = [](const auto& values, float* to) {
@@ -56,7 +57,11 @@ Buffer StageDevice::uploaded(const Pinned<float>& staged, int micro_batch, std::
 }
 
 Buffer StageDevice::input(int micro_batch) {
-  return uploaded(staged_inputs_, micro_batch, shape_.data_words());
+  Buffer words = uploaded(staged_inputs_, micro_batch, shape_.data_words());
+  if (shape_.width_in == 0 || queue_.number_bytes() == sizeof(float)) return words;
+  Buffer numbers = ops_.take(shape_.data_words());
+  queue_.run(queue_.kernels().round, shape_.data_words(), words.floats(), numbers.at());
+  return numbers;
 }
 
 // --- Losses ---

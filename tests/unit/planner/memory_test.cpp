@@ -31,13 +31,15 @@ TEST(Memory, StateOfAStage) {
   EXPECT_EQ(state_of(model, {0, 2, RankId(0)}, "sgd").optimizer, Bytes(0));
 }
 
-/// 2-byte elements: weights and gradients of 2 bytes, and 4-byte master weights and moments.
+/// 2-byte elements: weights of 2 bytes, and 4-byte gradients, master weights and moments: 18.
 TEST(Memory, NarrowElementsKeepMasterWeights) {
   Model model = model_preset("mlp");
   model.bytes_per_element = 2;
   const StageState state = state_of(model, {2, 3, RankId(0)}, "adamw");
-  EXPECT_EQ(state.parameters + state.gradients, Bytes(2 * 2 * kDown));
+  EXPECT_EQ(state.parameters, Bytes(2 * kDown));
+  EXPECT_EQ(state.gradients, Bytes(4 * kDown));
   EXPECT_EQ(state.optimizer, Bytes(3 * 4 * kDown));
+  EXPECT_EQ(state.sum(), Bytes(18 * kDown));
 }
 
 /// Stage 0 saves the inputs of its linear (2 x 1024 floats) and its relu (2 x 4096), stage 1 the

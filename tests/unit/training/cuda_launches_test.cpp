@@ -65,7 +65,9 @@ struct OneStage {
     stage->begin_step(0);
     take_launches();
   }
-  Buffer message() { return queue.memory().take_floats(std::size_t{kRows} * kWidth); }
+  Buffer message() {
+    return queue.memory().take(std::size_t{kRows} * kWidth * queue.number_bytes());
+  }
 
   Model model = gpt();
   Queue queue;

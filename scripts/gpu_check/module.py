@@ -1,0 +1,76 @@
+"""Looks at a CUDA module where there is no GPU: that everything it needs of CUDA, cuBLAS and NCCL is found when it is
+loaded, and what the compiler made of the kernels.
+    module.py MODULE TOOLCHAIN   (the folder of scripts/cuda-toolchain)"""
+import collections
+import ctypes
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# Arrays that kernels read, and write, in packs: of elements (exec/devices/cuda/elements.hpp), and of long rows (rows.hpp).
+ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBackwardInput': (1, 1),
+          'SgdUpdate': (2, 1), 'AdamwUpdate': (4, 3),
+          'LayerNormForward': (3, 1), 'LayerNormBackwardInput': (3, 1), 'CausalSoftmaxForward': (1, 1),
+          'CausalSoftmaxBackwardInput': (2, 1), 'CrossEntropyForward': (1, 1), 'MseForward': (2, 0)}
+
+
+def check(holds, what):
+    print(f'{"ok" if holds else "WRONG"}: {what}')
+    return holds
+
+
+def loads(module):
+    """All symbols are resolved, and the table is of this source."""
+    library = ctypes.CDLL(module, mode=os.RTLD_NOW)
+    library.pipewright_cuda_entry.restype = ctypes.POINTER(ctypes.c_int)
+    with open(os.path.join(ROOT, 'exec/devices/cuda/module_api.h'), encoding='utf-8') as file:
+        wanted = int(re.search(r'define PIPEWRIGHT_CUDA_ABI (\d+)', file.read()).group(1))
+    found = library.pipewright_cuda_entry().contents.value
+    return (check(found == wanted, f'it loads; its table is {found}, of {wanted}') &
+            check(hasattr(library, 'pipewright_nccl_entry'), 'it has a table of NCCL'))
+
+
+def instructions(module, toolchain):
+    """(capability, kernel) with its loads and stores of 16 bytes."""
+    dump = subprocess.run([os.path.join(toolchain, 'bin/cuobjdump'), '-sass', module], check=True,
+                          capture_output=True, text=True,
+                          env={**os.environ, 'PATH': f'{toolchain}/bin:{os.environ["PATH"]}'}).stdout
+    dump = subprocess.run(['c++filt'], check=True, capture_output=True, text=True, input=dump).stdout
+    found, capability, kernel = collections.defaultdict(collections.Counter), '', ''
+    for line in dump.splitlines():
+        if match := re.search(r'arch = sm_(\d+)', line):
+            capability = match.group(1)
+        elif match := re.search(r'Function : (.*)', line):
+            kernel = match.group(1)
+            found[capability, kernel].update()
+        elif match := re.search(r'\b(LDG|STG)\.E\S*\.128\b', line):
+            found[capability, kernel][match.group(1)] += 1
+    return found
+
+
+def widths(found):
+    good, seen = True, collections.Counter()
+    for (capability, kernel), count in found.items():
+        match = re.search(r'(?:pack|wide_row)_kernel<pipewright::exec::cuda::(\w+)', kernel)
+        if match is None:
+            continue
+        reads, writes = ARRAYS[match.group(1)]
+        seen[capability] += 1
+        if count['LDG'] < reads or count['STG'] < writes:
+            good = check(False, f'sm_{capability} {kernel}: {count["LDG"]} loads and {count["STG"]} stores of 16 bytes, '
+                                f'of {reads} and {writes} arrays')
+    for capability, kernels in seen.items():
+        print(f'sm_{capability}: {kernels} kernels whose arrays are read and written 16 bytes at once')
+    return check(bool(seen), 'there are such kernels') and good
+
+
+def main(module, toolchain):
+    results = [loads(os.path.abspath(module)), widths(instructions(module, toolchain))]
+    return 0 if all(results) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main(*sys.argv[1:]))
