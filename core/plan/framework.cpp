@@ -37,7 +37,7 @@ FrameworkTraits with_products(FrameworkTraits traits, std::string_view type) {
 
 FrameworkTraits megatron_deepspeed() {
   return {.name = "megatron-deepspeed",
-          .launch_seconds = 33e-6,
+          .launch_seconds = 44e-6,
           .forward_kernels = 20,
           .backward_kernels = 44,
           .attention_core_kernels = 4,
@@ -46,7 +46,9 @@ FrameworkTraits megatron_deepspeed() {
           .gradient_bytes = 2,
           .accumulate_bytes = 6,
           .optimizer_bytes = 36,
-          .step_overhead_seconds = 3e-3};
+          .step_overhead_seconds = 3e-3,
+          .waits_for_messages = true,
+          .gathers_activations = true};
 }
 
 FrameworkTraits megatron_deepspeed_timed() {
@@ -59,8 +61,7 @@ FrameworkTraits megatron_deepspeed_timed() {
   traits.gradient_bytes = 4;
   traits.optimizer_bytes = 62;
   traits.reduction_bytes = 28;
-  traits.waits_for_messages = traits.sends_mask = true;
-  traits.gathers_activations = traits.sends_whole_gradients = true;
+  traits.sends_mask = traits.sends_whole_gradients = true;
   return traits;
 }
 
@@ -69,7 +70,8 @@ FrameworkTraits megatron_lm() {
   traits.name = "megatron-lm";
   traits.gradient_bytes = traits.tied_gradient_bytes = 4;
   traits.accumulate_bytes = 8;
-  traits.hides_gradient_messages = true;
+  traits.fuses_accumulation = traits.hides_gradient_messages = true;
+  traits.waits_for_messages = traits.gathers_activations = false;
   return traits;
 }
 
@@ -95,6 +97,7 @@ FrameworkTraits llm_foundry() {
   FrameworkTraits traits = with_gradients(megatron_core(), 2);  // mixed_precision: PURE
   traits.name = "llm-foundry";
   traits.keeps_weight_buffers = traits.hides_gradient_messages = false;
+  traits.fuses_accumulation = false;
   traits.flash_rate = kTritonAttention;
   return traits;
 }

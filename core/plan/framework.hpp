@@ -29,6 +29,7 @@ struct FrameworkTraits {
   double gradient_bytes = 2;          // of a weight's gradient that is kept and reduced
   double tied_gradient_bytes = 2;     // of a shared embedding's, added up between two stages
   double accumulate_bytes = 0;        // traffic to add a micro-batch's gradient to it
+  bool fuses_accumulation = false;    // the product that makes a gradient adds it to the sum
   double reduction_bytes = 0;         // traffic of the copies that a weight's reduction makes
   double optimizer_bytes = 0;         // traffic of a weight's update
   double state_bytes = 12;            // of the optimizer for a weight: 32-bit copy, two moments
@@ -48,14 +49,16 @@ struct FrameworkTraits {
   bool sends_whole_gradients = false;  // every tensor parallel rank sends all of them, not its part
 };
 /// Megatron-DeepSpeed of 2021 and 2022, Microsoft's and BigScience's: Megatron-LM's fused kernels,
-/// all messages exposed (megatron/mpu/layers.py of both).
+/// all messages exposed (megatron/mpu/layers.py of both), those between stages too: DeepSpeed
+/// sends and receives on the stream that computes, and puts activations together that tensor
+/// parallel ranks sent in parts (deepspeed/runtime/pipe/engine.py and p2p.py).
 FrameworkTraits megatron_deepspeed();
 /// The same with PyTorch's own kernels and DeepSpeed 0.3 as AMP's authors changed it
-/// (DachengLi1/AMP): reduces 32-bit gradients, and times every message, for which it waits for the
-/// device.
+/// (DachengLi1/AMP): reduces 32-bit gradients, sends the mask along and whole gradients.
 FrameworkTraits megatron_deepspeed_timed();
 /// Megatron-LM of 2022 with its fused kernels; gradients' messages beside products, as
-/// arXiv:2205.05198 has them (§4.2.2).
+/// arXiv:2205.05198 has them (§4.2.2); gradients added where they are made
+/// (gradient_accumulation_fusion).
 FrameworkTraits megatron_lm();
 /// Megatron core with Transformer Engine, from 2023 on.
 FrameworkTraits megatron_core();

@@ -39,6 +39,7 @@ constexpr std::array kTraits{
     Trait{"gradient_bytes", &FrameworkTraits::gradient_bytes, kMostBytesOfOne},
     Trait{"tied_gradient_bytes", &FrameworkTraits::tied_gradient_bytes, kMostBytesOfOne},
     Trait{"accumulate_bytes", &FrameworkTraits::accumulate_bytes, kMostBytesOfOne},
+    Trait{"fuses_accumulation", &FrameworkTraits::fuses_accumulation},
     Trait{"reduction_bytes", &FrameworkTraits::reduction_bytes, kMostBytesOfOne},
     Trait{"optimizer_bytes", &FrameworkTraits::optimizer_bytes, kMostBytesOfOne},
     Trait{"state_bytes", &FrameworkTraits::state_bytes, kMostBytesOfOne},

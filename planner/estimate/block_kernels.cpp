@@ -57,6 +57,10 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
                            const ParallelSetup& setup, const BlockWork& work, bool with_experts) {
   const double messages = 2 * work.tensor_messages;
   KernelCounts counts{framework.forward_kernels + messages, framework.backward_kernels + messages};
+  if (work.unfused_softmax) {  // as many more
+    counts.forward += framework.attention_core_kernels;
+    counts.backward += 2 * framework.attention_core_kernels;
+  }
   if (!with_experts) return counts;
   // Each expert's products are kernels of their own (Transformer Engine, GroupedLinear), and what
   // goes into products of 8 bits is converted expert by expert.

@@ -45,10 +45,11 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   double host_backward = launch * kernels.backward + kLaunchInLoop * kernels.backward_in_loops;
   const double order = overlap_order(setup, with_experts);
   // The products of W are the same, whatever else is computed again.
+  const double adding = framework.fuses_accumulation
+                            ? 0
+                            : stream_seconds(device, work.parameters * framework.accumulate_bytes);
   const double weight =
-      with_launches(backward, host_backward, order) *
-      (linear.weight + stream_seconds(device, work.parameters * framework.accumulate_bytes)) /
-      backward;
+      with_launches(backward, host_backward, order) * (linear.weight + adding) / backward;
   double forwards = 1;  // times that a forward's messages are sent, with the recomputed ones
   backward += recomputed_parts_seconds(device, model, framework, setup, with_experts);
   if (setup.recompute.of_all == LayerRecompute::Whole) {

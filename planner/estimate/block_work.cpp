@@ -1,6 +1,7 @@
 #include "planner/estimate/block_work.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pipewright::planner {
 
@@ -110,9 +111,12 @@ void add_attention_core(BlockWork& work, const FrameworkTraits& framework,
   work.scores = {sizes.sequence, sizes.sequence, sizes.query_width, count};
   work.context = {sizes.sequence, sizes.value_width, sizes.sequence, count};
   // Read and write for each pass: scale, mask, softmax, dropout with its mask of a byte; in one
-  // pass and dropout where they are fused.
-  work.core_traffic = (framework.fused_kernels ? 9 : 17) * square;
-  work.core_backward_traffic = (framework.fused_kernels ? 11 : 19) * square;
+  // pass and dropout where they are fused, which reads no score behind the diagonal.
+  const bool fused =
+      framework.fused_kernels && std::fmod(std::ceil(count), kHeadsOfFusedSoftmax) == 0;
+  work.core_traffic = (fused ? 8 : 17) * square;
+  work.core_backward_traffic = (fused ? 9 : 19) * square;
+  work.unfused_softmax = framework.fused_kernels && !fused;
 }
 
 /// Norms, bias, dropout, residual: what sequence parallel divides. Bytes for each number.
@@ -200,7 +204,11 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   add_inside_traffic(work, model, framework, sizes, widths, activated);
   work.parameters = block_parameters_of_rank(model, setup, with_experts);
   work.expert_parameters = expert_parameters_of_rank(model, setup, with_experts);
-  work.backward_traffic += work.parameters * framework.accumulate_bytes;
+  if (framework.fuses_accumulation) {
+    for (Matmul& product : work.products) product.sum_bytes = framework.accumulate_bytes;
+  } else {
+    work.backward_traffic += work.parameters * framework.accumulate_bytes;
+  }
   if (setup.tensor > 1) {
     work.tensor_message = 2 * sizes.rows * model.hidden;
     work.gathered_message = framework.product_bytes * sizes.rows * model.hidden;

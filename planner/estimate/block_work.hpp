@@ -31,6 +31,7 @@ struct BlockWork {
   double forward_traffic = 0, backward_traffic = 0;  // bytes of all other kernels
   double core_traffic = 0;  // of softmax and dropout of the scores, forward
   double core_backward_traffic = 0;
+  bool unfused_softmax = false;          // where the framework's fused kernel can't take the scores
   double flash_rate = 1;                 // of the device's; less: of what is older on it
   double tensor_message = 0;             // bytes of one all-reduce (or of a gather and a scatter)
   double gathered_message = 0;           // of these gathers, under sequence parallelism

@@ -101,6 +101,13 @@ inline constexpr double kTreeLevel = 17e-6;
 inline constexpr double kBufferBytes = 4 * 1024 * 1024;
 /// A product begins with an empty pipeline: as if it were this much deeper.
 inline constexpr double kMatmulStartDepth = 128;
+/// Of a product that adds to a sum, the order of the norm of its arithmetic and of its traffic: on
+/// B200 adding 32-bit sums costs 0.1 of a product of depth 4,096 and 0.5 of one of depth 1,024,
+/// 0.4 and 0.7 of the traffic alone (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
+inline constexpr double kAccumulateOrder = 2;
+/// Megatron-LM's fused softmax takes scores of a multiple of so many heads, over all samples
+/// (megatron/model/fused_softmax.py, is_kernel_available); others are computed unfused.
+inline constexpr double kHeadsOfFusedSoftmax = 4;
 /// A part of a product that is cut along its depth (split-K) keeps at least this much of it.
 inline constexpr double kDepthOfPart = 4096;
 /// A small tile (128 x 128) against the device's large one, where both fill it.

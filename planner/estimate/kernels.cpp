@@ -57,8 +57,14 @@ double slower_unaligned_batch(const DeviceRates& device, double side) {
 }
 
 double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul) {
-  return matmul_seconds(device,
-                        {matmul.depth, matmul.columns, matmul.rows, matmul.count, matmul.bytes});
+  const Matmul product{matmul.depth, matmul.columns, matmul.rows, matmul.count, matmul.bytes};
+  if (matmul.sum_bytes == 0 || matmul.flops() <= 0) return matmul_seconds(device, product);
+  const double read = product.bytes * product.depth * (product.rows + product.columns);
+  const double sums = matmul.sum_bytes * product.rows * product.columns;
+  static_assert(kAccumulateOrder == 2);
+  const double arithmetic = seconds_by_tiles(device, product),
+               traffic = stream_seconds(device, product.count * (read + sums));
+  return std::sqrt(arithmetic * arithmetic + traffic * traffic);
 }
 
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul) {

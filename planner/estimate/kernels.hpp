@@ -9,7 +9,8 @@ namespace pipewright::planner {
 /// `count` products (rows x depth) · (depth x columns) in one kernel; results have 16 bits.
 struct Matmul {
   double rows = 0, columns = 0, depth = 0, count = 1;
-  double bytes = 2;  // of a number that is read
+  double bytes = 2;      // of a number that is read
+  double sum_bytes = 0;  // of a sum of gradients that the weights' product reads and writes
 
   double flops() const { return 2 * rows * columns * depth * count; }
 };
@@ -19,7 +20,9 @@ struct Matmul {
 /// Multiplication Background User's Guide", tile and wave quantization).
 double matmul_seconds(const DeviceRates& device, const Matmul& matmul);
 
-/// The backward pass' product by the input, which gives the gradient of the weights.
+/// The backward pass' product by the input, which gives the gradient of the weights, and adds it to
+/// the sum where it has sum_bytes: a tile's sums are read and written behind its arithmetic, which
+/// other tiles only partly hide (kAccumulateOrder).
 double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul);
 /// Both products of the backward pass: by the weights, and by the input.
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul);

@@ -55,13 +55,15 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
                         const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
                         double rows) {
   const double columns = static_cast<double>(model.vocabulary) / setup.tensor;
-  const Matmul logits{rows, columns, static_cast<double>(model.hidden)};
+  Matmul logits{rows, columns, static_cast<double>(model.hidden)};
   const double slower = framework.pads_vocabulary ? 1 : slower_unaligned(columns);
   const double message = setup.tensor > 1 ? 2 * rows * model.hidden : 0;
   const double loss = stream_seconds(node.device, framework.loss_bytes_per_logit * rows * columns);
+  if (framework.fuses_accumulation) logits.sum_bytes = framework.accumulate_bytes;
   const double product = matmul_weight_seconds(node.device, logits);
-  const double weight = slower * product + stream_seconds(node.device, framework.accumulate_bytes *
-                                                                           columns * model.hidden);
+  const double sums =
+      framework.fuses_accumulation ? 0 : framework.accumulate_bytes * columns * model.hidden;
+  const double weight = slower * product + stream_seconds(node.device, sums);
   const double input = slower * (matmul_backward_seconds(node.device, logits) - product) + loss / 2;
   // Two thirds of the kernels are the forward's, with the loss.
   const double host = framework.launch_seconds * framework.head_kernels;

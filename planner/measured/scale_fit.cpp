@@ -13,9 +13,10 @@ using Matrix = SquareMatrix<kScales>;
 // Standard deviations of logarithms, before anything was measured. Their sources:
 // docs/decisions/0048-measured-steps.md.
 constexpr ScaleVector kPrior{0.2, 0.3, 0.5};
-/// Of a machine of which nothing was measured (docs/decisions/0061-kinds-of-job.md). Fits are drawn
-/// less: what is measured may be unlike any machine of the tables.
-constexpr ScaleVector kUnmeasured{0.13, 0.3, 0.5};
+/// Of a machine of which nothing was measured (docs/decisions/0061-kinds-of-job.md,
+/// 0076-what-libraries-do.md). Fits are drawn less: what is measured may be unlike any machine of
+/// the tables.
+constexpr ScaleVector kUnmeasured{0.13, 0.2, 0.15};
 constexpr double kPriorSpread = 0.08;
 constexpr double kPriorRows = 2;  // as many rows as the prior spread counts for
 
@@ -125,7 +126,8 @@ double variance_along(const Matrix& covariance, const ScaleVector& slopes) {
 }  // namespace
 
 double ScaleFit::deviation(const ScaleVector& slopes) const {
-  return std::sqrt(spread * spread + variance_along(covariance, slopes));
+  const double own = spread_of_one > 0 ? spread_of_one : spread;
+  return std::sqrt(own * own + variance_along(covariance, slopes));
 }
 
 double ScaleFit::deviation_between(const ScaleVector& one, const ScaleVector& other) const {

@@ -13,6 +13,11 @@ namespace pipewright::planner {
 /// time, messages, launches: with n rows the first n - 1 of them are fitted, with one row the time
 /// alone.
 inline constexpr std::size_t kScales = 3;
+
+/// Standard deviation of one configuration's logarithm, where nothing was measured: beside what all
+/// of a source are off by (docs/decisions/0076-what-libraries-do.md).
+inline constexpr double kSpreadOfDense = 0.05, kSpreadOfMixtures = 0.15;
+
 using ScaleVector = std::array<double, kScales>;  // one number a scale: logarithms, slopes
 
 /// The seconds that the estimate says of each row with these scales.
@@ -26,10 +31,15 @@ struct ScaleFit {
   /// Standard deviation of ln(measured / predicted) of one configuration, as far as no scale
   /// explains it.
   double spread = 0;
+  double spread_of_one = 0;  // of one alone, against the sources'; 0: as any two of a job differ
   std::vector<double> residuals;  // measured / predicted - 1, by row
 
-  /// Of a machine of which nothing was measured: the deviation of the logarithm of all times.
-  void expect_times_within(double deviation) { covariance[0][0] = deviation * deviation; }
+  /// Of a machine of which nothing was measured: the deviations of the logarithm of all times, and
+  /// of one configuration beside it.
+  void expect_within(double all_times, double one) {
+    covariance[0][0] = all_times * all_times;
+    spread_of_one = one;
+  }
   /// Standard deviation of the logarithm of the time of a configuration that was not measured;
   /// `slopes`: of its logarithm along the logarithm of each scale.
   double deviation(const ScaleVector& slopes) const;

@@ -149,7 +149,7 @@ TEST_F(Accuracy, IntervalsHoldOnSourcesThatWereLeftOut) {
   }
 }
 
-/// By file; 97 of 113 jobs. The worst is a small model's, of vTrain's one node.
+/// By file; 96 of 113 jobs. The worst is a small model's, of vTrain's one node.
 TEST_F(Accuracy, FirstChoicesOfSourcesThatWereLeftOutAreMostlyNearTheBest) {
   std::vector<MeasuredTable> tables = measured_tables(folder_);
   for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
@@ -190,12 +190,12 @@ TEST(Choices, AreMadeAmongTheConfigurationsOfOneJob) {
   EXPECT_NEAR(share_of_choices({table}, 3).worst, 20, 1e-9);
 }
 
-/// Small blocks, whose time is the host's: half of it is missing, for it is taken from faster
+/// Small blocks, whose time is the host's: a third of it is missing, for it is taken from faster
 /// hosts.
 TEST_F(Accuracy, MegatronsOwnTestsAreBoundByTheHost) {
   const MeasuredTable table = megatron_tests(folder_);
   EXPECT_GE(table.cases.size(), 150u);
-  EXPECT_LE(errors_of(table).all, 50);
+  EXPECT_LE(errors_of(table).all, 37);
 }
 
 /// By file. The limits of kinds that reach what is asked are what is asked; of the others, what is.
@@ -204,8 +204,7 @@ TEST_F(Accuracy, KindsOfJobAreAsFarOffAsThePageSaysWhereTheirSourcesWereLeftOut)
   for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
     tables.push_back(std::move(table));
   const std::vector<LeftOutTable> results = left_out(tables, LeaveOut::File);
-  const std::map<std::string, double> most{
-      {"dense, 16 bits, A100", 8.1}, {"dense, 16 bits, Blackwell", 8.5}, {"V100 and T4", 18.2}};
+  const std::map<std::string, double> most{{"dense, 16 bits, Blackwell", 7}, {"V100 and T4", 16.2}};
   int reached = 0;
   for (const RowKind& kind : row_kinds()) {
     const KindErrors errors = errors_of_kind(results, kind);
@@ -217,7 +216,7 @@ TEST_F(Accuracy, KindsOfJobAreAsFarOffAsThePageSaysWhereTheirSourcesWereLeftOut)
     const double most_bias = kind.most_bias > 0 ? kind.most_bias : kind.most_error;
     EXPECT_LE(std::abs(errors.bias), most_bias) << kind.name;
   }
-  EXPECT_EQ(reached, 4);
+  EXPECT_EQ(reached, 5);
 }
 
 /// One of Automodel's, whose page does not tell what is computed again.

@@ -50,13 +50,15 @@ std::size_t launches_of(const FrameworkTraits& framework) {
 // A priori: each value lies about the mean of its like, which is as little known itself.
 constexpr double kDeviceDeviation = 0.25, kLaunchDeviation = 0.6;
 constexpr double kMeanProducts = 0.7, kMeanMemory = 0.7, kMeanLaunch = 18e-6;
+/// No source tells what a launch takes on average: known to a factor of e.
+constexpr double kMeanLaunchDeviation = 1;
 constexpr double kEightBitsDeviation = 0.15;
 /// Of links without peer access: what goes from device to device goes into the host's memory and
 /// out of it again.
 constexpr double kMeanLinks = 0.5;
-/// How far a source's rows with one kind of device may all be off for reasons of its own; each
-/// counts once.
-constexpr double kSourceDeviation = 0.15;
+/// How far a source's rows with one kind of device may all be off for reasons of its own, as those
+/// of sources that were left out are (the root mean square of biases_of()); each counts once.
+constexpr double kSourceDeviation = 0.12;
 /// Errors beyond this count less and less (Student's t with one degree of freedom).
 constexpr double kFarError = 0.3;
 constexpr std::size_t kMostRowsOfSource = 48;
@@ -112,7 +114,8 @@ double deviation_of(const MeasuredCase& row, const Values& values, double of_tim
     return std::vector<double>{predicted(scaled) * scales.time};
   };
   planner::ScaleFit fit = planner::fit_scales({}, predict);
-  fit.expect_times_within(of_times);
+  fit.expect_within(
+      of_times, row.model.experts.count > 0 ? planner::kSpreadOfMixtures : planner::kSpreadOfDense);
   return fit.deviation(planner::slopes_at({}, predict).front());
 }
 
@@ -176,7 +179,7 @@ Means means_of(const Values& values, const std::set<std::size_t>& known) {
   const std::array prior{std::log(kMeanProducts), std::log(kMeanMemory), std::log(kMeanLaunch)};
   Means means;
   for (std::size_t like = 0; like < prior.size(); ++like) {
-    const double of_mean = like == 2 ? kLaunchDeviation : kDeviceDeviation;
+    const double of_mean = like == 2 ? kMeanLaunchDeviation : kDeviceDeviation;
     double weight = 1 / (of_mean * of_mean), sum = weight * prior[like];
     for (const std::size_t value : known) {
       if (like_of(value) != like || has_own_prior(value)) continue;

@@ -19,7 +19,7 @@ nlohmann::json read_measured(const std::filesystem::path& path) {
 
 FrameworkTraits megatron_lm_of_2021() {
   FrameworkTraits traits = megatron_lm();
-  traits.hides_gradient_messages = false;
+  traits.fuses_accumulation = traits.hides_gradient_messages = false;
   return traits;
 }
 
@@ -27,6 +27,7 @@ FrameworkTraits megatron_core_in_tests() {
   FrameworkTraits traits = megatron_core();
   traits.name = "megatron-core in its tests";
   traits.backward_kernels += 12;
+  traits.fuses_accumulation = false;
   return traits;
 }
 

@@ -181,12 +181,17 @@ MeasuredTable table_of(const std::filesystem::path& folder, const char* title, c
   return table;
 }
 
-/// What NCCL reached of the four ports of 100 Gb/s of a node of this machine, as BigScience
-/// measured it ("bus bandwidth" of an all-reduce of 4 GB among 4 nodes, and 16, in bytes per
-/// second; bigscience-workshop/bigscience, experiments/bandwidth:
-/// all_reduce_bench-a100-n4.txt, 40.5 Gb/s, and README.md, 55.1 Gb/s before the share of 63/64):
-/// NCCL does not use Omni-Path well, says the page.
-constexpr double kOmniPathOfA100 = 5.06e9, kOmniPathOfV100 = 6.8e9;
+/// What NCCL reached of a node's four ports of 100 Gb/s, as BigScience measured it ("bus bandwidth"
+/// of an all-reduce of 4 GB among 4 nodes, and 16, in bytes per second;
+/// bigscience-workshop/bigscience, experiments/bandwidth: all_reduce_bench-a100-n4.txt, 40.5 Gb/s,
+/// and README.md, 55.1 Gb/s before the share of 63/64): one ring, which by the file's log went
+/// through one port each way. Trainings have four rings or more side by side, on GPUs that lie
+/// near different ports.
+constexpr double kPorts = 4;
+constexpr double kOmniPathOfA100 = kPorts * 5.06e9, kOmniPathOfV100 = kPorts * 6.8e9;
+/// And inside a node of four V100: 600 Gb/s, before the share of 3/4, "if this test is run a bit
+/// longer".
+constexpr double kInsideOfV100 = 56e9;
 
 std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) {
   if (r.find("step_s") == r.end())
@@ -219,6 +224,7 @@ std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
                       : megatron_deepspeed();
   row.machine = planner::nvlink_machine("V100", kOmniPathOfV100);
   row.machine.devices_per_node = 4;
+  row.machine.nodes.front().inside_bytes_per_second = kInsideOfV100;
   if (text_of(r, "device").starts_with("V100 16GB"))
     row.machine.nodes.front().device.memory_bytes /= 2;
   row.setup = setup_of(r);

@@ -2,6 +2,8 @@
 // memory, what the optimizer keeps, and the kernels of experts, by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "planner/estimate/block_kernels.hpp"
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
@@ -128,6 +130,57 @@ TEST(RecipeTraits, KernelsOfExpertsTakeTheDriversTimeAlone) {
   EXPECT_NEAR(forward,
               1e-2 * (framework.forward_kernels + framework.expert_kernels) + 8 * kLaunchInLoop,
               5e-6);
+}
+
+/// 16 heads in one sample of a GPT, on tp ranks.
+BlockWork gpt_work(const FrameworkTraits& framework, int tensor, int samples) {
+  ParallelSetup setup;
+  setup.tensor = tensor;
+  setup.micro_batch_size = samples;
+  return block_work(gpt_architecture("gpt", 1024, 24, 16, 51200, 1024), framework, setup, false);
+}
+
+TEST(RecipeTraits, FusedSoftmaxTakesAMultipleOfFourHeads) {
+  const double scores = 1024 * 1024;  // of a head
+  EXPECT_DOUBLE_EQ(gpt_work(megatron_lm(), 4, 1).core_traffic, 8 * 4 * scores);
+  EXPECT_DOUBLE_EQ(gpt_work(megatron_lm(), 8, 2).core_traffic, 8 * 4 * scores);
+  const BlockWork two = gpt_work(megatron_lm(), 8, 1);
+  EXPECT_DOUBLE_EQ(two.core_traffic, 17 * 2 * scores);
+  EXPECT_DOUBLE_EQ(two.core_backward_traffic, 19 * 2 * scores);
+  // As many kernels again, and twice as many backward; without fused ones nothing changes.
+  const Architecture model = gpt_architecture("gpt", 1024, 24, 16, 51200, 1024);
+  const KernelCounts more = kernel_counts(model, megatron_lm(), {}, two, false),
+                     fused = kernel_counts(model, megatron_lm(), {}, gpt_work(megatron_lm(), 8, 2),
+                                           false);
+  EXPECT_EQ(more.forward - fused.forward, megatron_lm().attention_core_kernels);
+  EXPECT_EQ(more.backward - fused.backward, 2 * megatron_lm().attention_core_kernels);
+  EXPECT_FALSE(gpt_work(megatron_deepspeed_timed(), 8, 1).unfused_softmax);
+}
+
+TEST(RecipeTraits, ProductsAddToSumsPartlyBesideTheirArithmetic) {
+  const DeviceRates device = device_rates("B200");
+  // Of 57,344 x 8,192 weights, from 4,096 rows, and from 1,024.
+  for (const double rows : {4096.0, 1024.0}) {
+    Matmul product{rows, 57344, 8192};
+    const double alone = matmul_weight_seconds(device, product);
+    product.sum_bytes = 8;
+    const double with_sums = matmul_weight_seconds(device, product);
+    const double traffic = stream_seconds(device, 8.0 * 57344 * 8192 + 2 * rows * (57344 + 8192));
+    EXPECT_GT(with_sums, std::max(alone, traffic));
+    EXPECT_LT(with_sums, alone + traffic);
+    EXPECT_DOUBLE_EQ(matmul_seconds(device, product), matmul_seconds(device, {rows, 57344, 8192}));
+  }
+}
+
+TEST(RecipeTraits, FusedAccumulationIsNoTrafficOfItsOwn) {
+  FrameworkTraits framework = megatron_lm();
+  const BlockWork fused = gpt_work(framework, 1, 1);
+  framework.fuses_accumulation = false;
+  const BlockWork apart = gpt_work(framework, 1, 1);
+  EXPECT_DOUBLE_EQ(apart.backward_traffic - fused.backward_traffic,
+                   apart.parameters * framework.accumulate_bytes);
+  EXPECT_EQ(fused.products[0].sum_bytes, framework.accumulate_bytes);
+  EXPECT_EQ(apart.products[0].sum_bytes, 0);
 }
 
 }  // namespace recipe_traits_test

@@ -58,7 +58,7 @@ TEST(BorderSeconds, HoldsBothEndsOnlyForMessagesLongerThanABuffer) {
 TEST(PipelineSeconds, AddsMessagesToTheBusiestRankWhereTheDeviceWaits) {
   const ParallelSetup setup = setup_of(1, 2, 2);
   const std::vector<BorderSeconds> borders{{0.1, 0.2, 0.3}};
-  FrameworkTraits framework = megatron_deepspeed();
+  FrameworkTraits framework = megatron_core();
   // 8 · 3 + 1 of work, one message each way, and the longer one of each further micro-batch.
   const PipelineSeconds free = pipeline_seconds(framework, setup, {1, 3}, borders);
   EXPECT_NEAR(free.all, 25 + 0.3 + 7 * 0.2, 1e-12);

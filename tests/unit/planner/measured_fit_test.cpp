@@ -87,15 +87,28 @@ TEST(ScaleFit, KnowsLessOfWhatIsUnlikeTheRows) {
 TEST(ScaleFit, OfNothingIsAsWrongAsTablesThatWereLeftOut) {
   const ScaleFit none = fit_of({}, 0);
   EXPECT_NEAR(none.deviation({1, 0, 0}), std::hypot(0.13, 0.08), 1e-12);
-  EXPECT_NEAR(none.deviation({1, 1, 0}), std::hypot(0.13, 0.3, 0.08), 1e-12);
+  EXPECT_NEAR(none.deviation({1, 1, 0}), std::hypot(0.13, 0.2, 0.08), 1e-12);
   EXPECT_LT(fit_of({}, 1).deviation({1, 0.17, 0.03}), none.deviation({1, 0.17, 0.03}));
+}
+
+/// What one configuration is off by beside its source says nothing of two of one job.
+TEST(ScaleFit, IsToldHowFarAMachineAndAKindOfJobAreOff) {
+  ScaleFit fit = fit_of({}, 0);
+  const ScaleVector one{1, 0.3, 0.1}, other{1, 0.5, 0.1};
+  const double apart = fit.deviation_between(one, other);
+  fit.expect_within(0.06, kSpreadOfDense);
+  EXPECT_NEAR(fit.deviation({1, 0, 0}), std::hypot(0.06, 0.05), 1e-12);
+  EXPECT_DOUBLE_EQ(fit.deviation_between(one, other), apart);
+  ScaleFit mixture = fit;
+  mixture.expect_within(0.06, kSpreadOfMixtures);
+  EXPECT_GT(mixture.deviation(one), fit.deviation(one));
 }
 
 TEST(ScaleFit, TwoRowsOfOneMachineShareItsErrors) {
   const ScaleFit fit = fit_of({}, 0);
   const ScaleVector one{1, 0.3, 0.1}, other{1, 0.5, 0.1};
   EXPECT_DOUBLE_EQ(fit.deviation_between(one, one), std::sqrt(2.0) * fit.spread);
-  EXPECT_NEAR(fit.deviation_between(one, other), std::hypot(std::sqrt(2.0) * fit.spread, 0.2 * 0.3),
+  EXPECT_NEAR(fit.deviation_between(one, other), std::hypot(std::sqrt(2.0) * fit.spread, 0.2 * 0.2),
               1e-12);
   EXPECT_LT(fit.deviation_between(one, other), fit.deviation(one));
 }
