@@ -65,12 +65,25 @@ struct Times {
   float factor;
   PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x * factor; }
 };
-struct TimesOnGpu {
+
+/// y[i] *= *factor, which mostly is 1.
+struct ScaleBy {
   const float* factor;
-  PIPEWRIGHT_HOST_DEVICE float operator()(float x) const {
-    return *factor != 1.0F ? x * *factor : x;
+  float* y;
+
+  static constexpr int kPack = kPackOf<float>;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    if (*factor != 1.0F) y[i] *= *factor;
+  }
+  PIPEWRIGHT_HOST_DEVICE void pack(std::size_t i) const {
+    const float by = *factor;
+    if (by == 1.0F) return;
+    Loaded<float, kPack> all(y + i);
+    for (int k = 0; k < kPack; ++k) all[k] *= by;
+    all.store(y + i);
   }
 };
+
 /// As exec/layers/parameters.cpp fills them.
 struct Start {
   std::uint64_t key;

@@ -63,7 +63,7 @@ void fill_elements(pipewright_cuda_kernels& k) {
     return Launcher::elements(s, n, Map<float, float, Times>{y, y, {factor}});
   };
   k.scale_by = [](void* s, std::size_t n, const float* factor, float* y) {
-    return Launcher::elements(s, n, Map<float, float, TimesOnGpu>{y, y, {factor}});
+    return Launcher::elements(s, n, ScaleBy{factor, y});
   };
   k.round = [](void* s, std::size_t n, const float* x, void* y) {
     return Launcher::elements(s, n, Map<float, T, Same>{x, out<T>(y), {}});
