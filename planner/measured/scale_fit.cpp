@@ -41,9 +41,10 @@ std::vector<double> log_ratios(const std::vector<double>& over, const std::vecto
 }
 
 /// J^T J / spread^2 + 1 / prior^2. Scales from `fitted` on are held: their rows stay the prior's.
-Matrix precision(const std::vector<ScaleVector>& slopes, double spread, std::size_t fitted) {
+Matrix precision(const std::vector<ScaleVector>& slopes, double spread, std::size_t fitted,
+                 const ScaleVector& prior = kPrior) {
   Matrix matrix{};
-  for (std::size_t i = 0; i < kScales; ++i) matrix[i][i] = 1 / (kPrior[i] * kPrior[i]);
+  for (std::size_t i = 0; i < kScales; ++i) matrix[i][i] = 1 / (prior[i] * prior[i]);
   for (const ScaleVector& row : slopes) {
     for (std::size_t i = 0; i < fitted; ++i) {
       for (std::size_t j = 0; j < fitted; ++j) matrix[i][j] += row[i] * row[j] / (spread * spread);
@@ -125,9 +126,22 @@ double variance_along(const Matrix& covariance, const ScaleVector& slopes) {
 
 }  // namespace
 
-double ScaleFit::deviation(const ScaleVector& slopes) const {
+void ScaleFit::expect_within(double all_times, double one) {
+  ScaleVector prior = kUnmeasured;
+  prior[0] = all_times;
+  for (std::size_t i = 0; i < kScales; ++i)
+    prior[i] = std::max(prior[i], std::abs(std::log(*member(scales, i))));
+  double left = 0;
+  for (const double residual : residuals) left += std::pow(std::log1p(residual), 2);
+  const double rows = static_cast<double>(residuals.size());
+  spread_of_one =
+      std::sqrt((kPriorRows * one * one + left) / (kPriorRows + std::max(0.0, rows - fitted)));
+  covariance = inverse(precision(slopes, spread_of_one, kScales, prior));
+}
+
+double ScaleFit::deviation(const ScaleVector& along) const {
   const double own = spread_of_one > 0 ? spread_of_one : spread;
-  return std::sqrt(own * own + variance_along(covariance, slopes));
+  return std::sqrt(own * own + variance_along(covariance, along));
 }
 
 double ScaleFit::deviation_between(const ScaleVector& one, const ScaleVector& other) const {
@@ -167,7 +181,8 @@ ScaleFit fit_scales(const std::vector<double>& seconds, const PredictSeconds& pr
     for (std::size_t i = 0; i < kScales; ++i)
       fit.covariance[i][i] = kUnmeasured[i] * kUnmeasured[i];
   } else {
-    fit.covariance = inverse(precision(slopes_at(fit.scales, predict), fit.spread, kScales));
+    fit.slopes = slopes_at(fit.scales, predict);
+    fit.covariance = inverse(precision(fit.slopes, fit.spread, kScales));
   }
   return fit;
 }

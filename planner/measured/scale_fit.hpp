@@ -32,17 +32,16 @@ struct ScaleFit {
   /// explains it.
   double spread = 0;
   double spread_of_one = 0;  // of one alone, against the sources'; 0: as any two of a job differ
-  std::vector<double> residuals;  // measured / predicted - 1, by row
+  std::vector<double> residuals;    // measured / predicted - 1, by row
+  std::vector<ScaleVector> slopes;  // of the rows, at the scales
 
-  /// Of a machine of which nothing was measured: the deviations of the logarithm of all times, and
-  /// of one configuration beside it.
-  void expect_within(double all_times, double one) {
-    covariance[0][0] = all_times * all_times;
-    spread_of_one = one;
-  }
+  /// What the sources say before anything is measured: the deviations of the logarithm of all
+  /// times, and of one configuration beside it. What was measured narrows them; where it is farther
+  /// off than they are, they are as wide as that.
+  void expect_within(double all_times, double one);
   /// Standard deviation of the logarithm of the time of a configuration that was not measured;
-  /// `slopes`: of its logarithm along the logarithm of each scale.
-  double deviation(const ScaleVector& slopes) const;
+  /// `along`: slopes of its logarithm along the logarithm of each scale.
+  double deviation(const ScaleVector& along) const;
   /// The same of the ratio of two such times, which have the errors of the scales in common.
   double deviation_between(const ScaleVector& one, const ScaleVector& other) const;
 };

@@ -22,10 +22,8 @@ std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, i
   const auto model = estimated_architecture(job);
   if (ranked.empty() || profile != nullptr || !model) return {};
   ScaleFit fit = fit_measured_steps(job, nullptr, cores).times;
-  if (fit.residuals.empty()) {
-    fit.expect_within(machine_of(job.cluster).time_deviation(),
-                      model->experts.count > 0 ? kSpreadOfMixtures : kSpreadOfDense);
-  }
+  fit.expect_within(machine_of(job.cluster).time_deviation(),
+                    model->experts.count > 0 ? kSpreadOfMixtures : kSpreadOfDense);
   std::vector<Configuration> configurations;
   for (const Candidate& candidate : ranked)
     configurations.push_back(configuration_of(job, candidate));

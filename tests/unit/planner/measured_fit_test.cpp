@@ -99,6 +99,12 @@ TEST(ScaleFit, IsToldHowFarAMachineAndAKindOfJobAreOff) {
   fit.expect_within(0.06, kSpreadOfDense);
   EXPECT_NEAR(fit.deviation({1, 0, 0}), std::hypot(0.06, 0.05), 1e-12);
   EXPECT_DOUBLE_EQ(fit.deviation_between(one, other), apart);
+  // A row that is as predicted narrows it, one that is far off widens it.
+  ScaleFit near = fit_of({}, 1), far = fit_of({1.5, 1, 1}, 1);
+  near.expect_within(0.06, kSpreadOfDense);
+  far.expect_within(0.06, kSpreadOfDense);
+  EXPECT_LT(near.deviation(one), fit.deviation(one));
+  EXPECT_GT(far.deviation(one), near.deviation(one));
   ScaleFit mixture = fit;
   mixture.expect_within(0.06, kSpreadOfMixtures);
   EXPECT_GT(mixture.deviation(one), fit.deviation(one));
