@@ -81,21 +81,11 @@ void fill_elements(pipewright_cuda_kernels& k) {
 
 template <class Launcher, class T>
 void fill_losses_and_updates(pipewright_cuda_kernels& k) {
-  k.cross_entropy_forward = [](void* s, int rows, int width, const void* logits,
-                               const std::int32_t* labels, void* probabilities, float* facts) {
-    return Launcher::rows(
-        s, count(rows),
-        CrossEntropyForward<T>{width, in<T>(logits), labels, out<T>(probabilities), facts});
-  };
   k.cross_entropy_backward_input = [](void* s, int rows, int width, const void* probabilities,
                                       const std::int32_t* labels, float scale, void* dlogits) {
     return Launcher::elements(s, count(rows, width),
                               CrossEntropyBackwardInput<T>{count(width), in<T>(probabilities),
                                                            labels, scale, out<T>(dlogits)});
-  };
-  k.mse_forward = [](void* s, int rows, int width, const void* y, const float* target,
-                     float* row_sums) {
-    return Launcher::rows(s, count(rows), MseForward<T>{width, in<T>(y), target, row_sums});
   };
   k.mse_backward_input = [](void* s, std::size_t n, const void* y, const float* target, float scale,
                             void* dy) {
@@ -114,51 +104,106 @@ void fill_losses_and_updates(pipewright_cuda_kernels& k) {
   };
 }
 
-template <class Launcher, class T>
+/// Who shares a row: a few lanes, whose sums have the CPU's order, or a block.
+template <class Launcher>
+struct ExactRows {
+  template <class F>
+  static int run(void* stream, std::size_t rows, F f) {
+    return Launcher::rows(stream, rows, f);
+  }
+};
+template <class Launcher>
+struct WideRows {
+  template <class F>
+  static int run(void* stream, std::size_t rows, F f) {
+    return Launcher::wide_rows(stream, rows, f);
+  }
+};
+/// Short rows are many, and half a warp has one.
+template <class Launcher>
+struct AttentionRows {
+  static constexpr int kLongSequence = 512;
+  template <class F>
+  static int run(void* stream, std::size_t rows, F f) {
+    return f.sequence < kLongSequence ? Launcher::rows(stream, rows, f)
+                                      : Launcher::wide_rows(stream, rows, f);
+  }
+};
+
+template <class Rows, class T>
 void fill_rows(pipewright_cuda_kernels& k) {
   k.layer_norm_forward = [](void* s, int rows, int width, const void* x, const void* scale,
                             const void* shift, void* y, float* mean, float* inverse) {
-    return Launcher::rows(s, count(rows),
-                          LayerNormForward<T>{width, in<T>(x), in<T>(scale), in<T>(shift),
-                                              out<T>(y), mean, inverse, kLayerNormEpsilon});
+    return Rows::run(s, count(rows),
+                     LayerNormForward<T>{width, in<T>(x), in<T>(scale), in<T>(shift), out<T>(y),
+                                         mean, inverse, kLayerNormEpsilon});
   };
   k.layer_norm_backward_input = [](void* s, int rows, int width, const void* x, const float* mean,
                                    const float* inverse, const void* scale, const void* dy,
                                    void* dx) {
-    return Launcher::rows(s, count(rows),
-                          LayerNormBackwardInput<T>{width, in<T>(x), mean, inverse, in<T>(scale),
-                                                    in<T>(dy), out<T>(dx)});
+    return Rows::run(s, count(rows),
+                     LayerNormBackwardInput<T>{width, in<T>(x), mean, inverse, in<T>(scale),
+                                               in<T>(dy), out<T>(dx)});
+  };
+  k.cross_entropy_forward = [](void* s, int rows, int width, const void* logits,
+                               const std::int32_t* labels, void* probabilities, float* facts) {
+    return Rows::run(
+        s, count(rows),
+        CrossEntropyForward<T>{width, in<T>(logits), labels, out<T>(probabilities), facts});
+  };
+  k.mse_forward = [](void* s, int rows, int width, const void* y, const float* target,
+                     float* row_sums) {
+    return Rows::run(s, count(rows), MseForward<T>{width, in<T>(y), target, row_sums});
   };
 }
 
-template <class Launcher, class T>
+template <class Rows, class T>
 void fill_attention(pipewright_cuda_kernels& k) {
   k.causal_softmax_forward = [](void* s, int squares, int sequence, void* scores) {
-    return Launcher::rows(s, count(squares, sequence),
-                          CausalSoftmaxForward<T>{sequence, out<T>(scores)});
+    return Rows::run(s, count(squares, sequence),
+                     CausalSoftmaxForward<T>{sequence, out<T>(scores)});
   };
   k.causal_softmax_backward_input = [](void* s, int squares, int sequence,
                                        const void* probabilities, void* d) {
-    return Launcher::rows(s, count(squares, sequence),
-                          CausalSoftmaxBackwardInput<T>{sequence, in<T>(probabilities), out<T>(d)});
+    return Rows::run(s, count(squares, sequence),
+                     CausalSoftmaxBackwardInput<T>{sequence, in<T>(probabilities), out<T>(d)});
   };
 }
 
-template <class Launcher, class T>
+/// `in_parts`: rows are added up in several parts where they are many, else in the CPU's order.
+template <class Launcher, class T, bool in_parts>
 void fill_columns(pipewright_cuda_kernels& k) {
-  k.bias_backward_weight = [](void* s, int rows, int width, const void* dy, float*, int adds,
-                              float* dbias) {
-    return Launcher::elements(
-        s, count(width),
-        BiasBackwardWeight<T>{count(rows), count(width), in<T>(dy), adds != 0, dbias});
+  k.bias_backward_weight = [](void* s, int rows, int width, const void* dy, float* scratch,
+                              int adds, float* dbias) {
+    const std::size_t columns = count(width);
+    const std::size_t parts = in_parts ? parts_of_rows(count(rows), columns) : 1;
+    if (parts == 1) {
+      return Launcher::elements(
+          s, columns, BiasBackwardWeight<T>{count(rows), columns, in<T>(dy), adds != 0, dbias});
+    }
+    const int failed = Launcher::elements(
+        s, parts * columns, BiasParts<T>{count(rows), columns, parts, in<T>(dy), scratch});
+    if (failed != 0) return failed;
+    return Launcher::elements(s, columns,
+                              PartTotals{columns, parts, scratch, adds != 0, dbias, nullptr});
   };
   k.layer_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* mean,
-                                    const float* inverse, const void* dy, float*, int adds,
+                                    const float* inverse, const void* dy, float* scratch, int adds,
                                     float* dscale, float* dshift) {
-    return Launcher::elements(
-        s, count(width),
-        LayerNormBackwardWeight<T>{count(rows), count(width), in<T>(x), mean, inverse, in<T>(dy),
-                                   adds != 0, dscale, dshift});
+    const std::size_t columns = count(width);
+    const std::size_t parts = in_parts ? parts_of_rows(count(rows), columns) : 1;
+    if (parts == 1) {
+      return Launcher::elements(
+          s, columns,
+          LayerNormBackwardWeight<T>{count(rows), columns, in<T>(x), mean, inverse, in<T>(dy),
+                                     adds != 0, dscale, dshift});
+    }
+    const int failed = Launcher::elements(s, parts * columns,
+                                          LayerNormParts<T>{count(rows), columns, parts, in<T>(x),
+                                                            mean, inverse, in<T>(dy), scratch});
+    if (failed != 0) return failed;
+    return Launcher::elements(s, 2 * columns,
+                              PartTotals{columns, parts, scratch, adds != 0, dscale, dshift});
   };
 }
 
@@ -225,92 +270,6 @@ void fill_sums(pipewright_cuda_kernels& k) {
   k.delay = [](void* s, std::int64_t nanoseconds) { return Launcher::delay(s, nanoseconds); };
 }
 
-/// In place of those whose sums have the CPU's order.
-template <class Launcher, class T>
-void fill_fast_rows(pipewright_cuda_kernels& k) {
-  k.layer_norm_forward = [](void* s, int rows, int width, const void* x, const void* scale,
-                            const void* shift, void* y, float* mean, float* inverse) {
-    return Launcher::wide_rows(s, count(rows),
-                               LayerNormForward<T>{width, in<T>(x), in<T>(scale), in<T>(shift),
-                                                   out<T>(y), mean, inverse, kLayerNormEpsilon});
-  };
-  k.layer_norm_backward_input = [](void* s, int rows, int width, const void* x, const float* mean,
-                                   const float* inverse, const void* scale, const void* dy,
-                                   void* dx) {
-    return Launcher::wide_rows(s, count(rows),
-                               LayerNormBackwardInput<T>{width, in<T>(x), mean, inverse,
-                                                         in<T>(scale), in<T>(dy), out<T>(dx)});
-  };
-  k.cross_entropy_forward = [](void* s, int rows, int width, const void* logits,
-                               const std::int32_t* labels, void* probabilities, float* facts) {
-    return Launcher::wide_rows(
-        s, count(rows),
-        CrossEntropyForward<T>{width, in<T>(logits), labels, out<T>(probabilities), facts});
-  };
-  k.mse_forward = [](void* s, int rows, int width, const void* y, const float* target,
-                     float* row_sums) {
-    return Launcher::wide_rows(s, count(rows), MseForward<T>{width, in<T>(y), target, row_sums});
-  };
-}
-
-/// Short rows are many, and half a warp has one.
-inline constexpr int kLongSequence = 512;
-
-template <class Launcher, class F>
-int attention_rows(void* stream, int squares, int sequence, F f) {
-  const std::size_t rows = count(squares, sequence);
-  return sequence < kLongSequence ? Launcher::rows(stream, rows, f)
-                                  : Launcher::wide_rows(stream, rows, f);
-}
-
-template <class Launcher, class T>
-void fill_fast_attention(pipewright_cuda_kernels& k) {
-  k.causal_softmax_forward = [](void* s, int squares, int sequence, void* scores) {
-    return attention_rows<Launcher>(s, squares, sequence,
-                                    CausalSoftmaxForward<T>{sequence, out<T>(scores)});
-  };
-  k.causal_softmax_backward_input = [](void* s, int squares, int sequence,
-                                       const void* probabilities, void* d) {
-    return attention_rows<Launcher>(
-        s, squares, sequence,
-        CausalSoftmaxBackwardInput<T>{sequence, in<T>(probabilities), out<T>(d)});
-  };
-}
-
-template <class Launcher, class T>
-void fill_fast_columns(pipewright_cuda_kernels& k) {
-  k.bias_backward_weight = [](void* s, int rows, int width, const void* dy, float* scratch,
-                              int adds, float* dbias) {
-    const std::size_t parts = parts_of_rows(count(rows), count(width)), columns = count(width);
-    if (parts == 1) {
-      return Launcher::elements(
-          s, columns, BiasBackwardWeight<T>{count(rows), columns, in<T>(dy), adds != 0, dbias});
-    }
-    const int failed = Launcher::elements(
-        s, parts * columns, BiasParts<T>{count(rows), columns, parts, in<T>(dy), scratch});
-    if (failed != 0) return failed;
-    return Launcher::elements(s, columns,
-                              PartTotals{columns, parts, scratch, adds != 0, dbias, nullptr});
-  };
-  k.layer_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* mean,
-                                    const float* inverse, const void* dy, float* scratch, int adds,
-                                    float* dscale, float* dshift) {
-    const std::size_t parts = parts_of_rows(count(rows), count(width)), columns = count(width);
-    if (parts == 1) {
-      return Launcher::elements(
-          s, columns,
-          LayerNormBackwardWeight<T>{count(rows), columns, in<T>(x), mean, inverse, in<T>(dy),
-                                     adds != 0, dscale, dshift});
-    }
-    const int failed = Launcher::elements(s, parts * columns,
-                                          LayerNormParts<T>{count(rows), columns, parts, in<T>(x),
-                                                            mean, inverse, in<T>(dy), scratch});
-    if (failed != 0) return failed;
-    return Launcher::elements(s, 2 * columns,
-                              PartTotals{columns, parts, scratch, adds != 0, dscale, dshift});
-  };
-}
-
 template <class Launcher, class T>
 pipewright_cuda_kernels common_kernels() {
   pipewright_cuda_kernels kernels{};
@@ -324,9 +283,9 @@ pipewright_cuda_kernels common_kernels() {
 template <class Launcher>
 pipewright_cuda_kernels kernel_table() {
   pipewright_cuda_kernels kernels = common_kernels<Launcher, float>();
-  fill_rows<Launcher, float>(kernels);
-  fill_attention<Launcher, float>(kernels);
-  fill_columns<Launcher, float>(kernels);
+  fill_rows<ExactRows<Launcher>, float>(kernels);
+  fill_attention<ExactRows<Launcher>, float>(kernels);
+  fill_columns<Launcher, float, false>(kernels);
   return kernels;
 }
 
@@ -334,9 +293,9 @@ pipewright_cuda_kernels kernel_table() {
 template <class Launcher, class T>
 pipewright_cuda_kernels fast_kernel_table() {
   pipewright_cuda_kernels kernels = common_kernels<Launcher, T>();
-  fill_fast_rows<Launcher, T>(kernels);
-  fill_fast_attention<Launcher, T>(kernels);
-  fill_fast_columns<Launcher, T>(kernels);
+  fill_rows<WideRows<Launcher>, T>(kernels);
+  fill_attention<AttentionRows<Launcher>, T>(kernels);
+  fill_columns<Launcher, T, true>(kernels);
   return kernels;
 }
 
