@@ -191,7 +191,9 @@ Step read_trace_step(const std::vector<std::string>& files, const Arguments& arg
 
 int run_analyze(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
-  if (!files.empty() && is_timer_log(files.front())) return analyze_timers(arguments, session);
+  if (!files.empty()) {
+    if (const auto log = timer_log(files.front())) return analyze_timers(*log, arguments, session);
+  }
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
   if (!trace && files.size() > 1) {
     throw InputError(files[1], "",

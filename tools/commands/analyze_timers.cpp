@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include "core/base/error.hpp"
@@ -14,6 +15,7 @@
 #include "tools/commands/commands.hpp"
 #include "tools/input/step.hpp"
 #include "tools/input/subject.hpp"
+#include "tools/input/trace_files.hpp"
 #include "traces/logs/megatron_timers.hpp"
 #include "traces/logs/rank_times.hpp"
 
@@ -59,11 +61,10 @@ std::size_t chosen_print(const std::vector<TimedIterations>& prints, const Argum
                        (numbers.empty() ? "?" : numbers));
 }
 
-ReadLog read_log(const Arguments& arguments) {
+ReadLog read_log(const std::string& text, const Arguments& arguments) {
   ReadLog log;
   log.file = arguments.positionals().front();
-  const auto prints =
-      traces::read_megatron_timers(read_text(log.file, traces::kMostLogBytes), log.file);
+  const auto prints = traces::read_megatron_timers(text, log.file);
   log.prints = prints.size();
   log.print = prints[chosen_print(prints, arguments)];
   log.ranks = traces::rank_times_of(log.print, log.file);
@@ -86,13 +87,14 @@ struct Replay {
   std::vector<std::int64_t> forward, backward;  // of each rank's stages
 };
 
-std::string list_text(const std::vector<std::int64_t>& values) {
-  const bool alike = std::all_of(values.begin(), values.end(),
-                                 [&](std::int64_t value) { return value == values.front(); });
+/// The values of all ranks, so many times over.
+std::string list_text(const std::vector<std::int64_t>& values, int times) {
+  if (std::count(values.begin(), values.end(), values.front()) == std::ssize(values))
+    return std::to_string(values.front());
   std::string text;
-  for (const std::int64_t value : values) {
-    text += (text.empty() ? "" : ":") + std::to_string(value);
-    if (alike) break;
+  for (int time = 0; time < times; ++time) {
+    for (const std::int64_t value : values)
+      text += (text.empty() ? "" : ":") + std::to_string(value);
   }
   return text;
 }
@@ -104,15 +106,10 @@ std::optional<Replay> replayed(const ReadLog& log, const Arguments& arguments, S
   const int count = arguments.integer_or("--micro-batches", 1, 1 << 20, 1);
   const int chunks = arguments.integer_or("--vpp", 1, 1 << 10, 1);
   Replay replay;
-  std::vector<std::int64_t> forward, backward;
-  for (int c = 0; c < chunks; ++c) {
-    for (const StageTimes& stage : log.stages) {
-      forward.push_back(stage.median.forward / (count * chunks));
-      backward.push_back(stage.median.backward / (count * chunks));
-    }
+  for (const StageTimes& stage : log.stages) {
+    replay.forward.push_back(stage.median.forward / (count * chunks));
+    replay.backward.push_back(stage.median.backward / (count * chunks));
   }
-  replay.forward.assign(forward.begin(), forward.begin() + std::ssize(log.stages));
-  replay.backward.assign(backward.begin(), backward.begin() + std::ssize(log.stages));
   replay.words = {"--schedule",
                   arguments.text_or("--schedule", chunks > 1 ? "interleaved" : "1f1b"),
                   "--pp",
@@ -123,7 +120,8 @@ std::optional<Replay> replayed(const ReadLog& log, const Arguments& arguments, S
   for (const std::string& value : arguments.all("--param"))
     replay.words.insert(replay.words.end(), {"--param", value});
   replay.words.insert(replay.words.end(),
-                      {"--cost", "F=" + list_text(forward) + ",B=" + list_text(backward)});
+                      {"--cost", "F=" + list_text(replay.forward, chunks) +
+                                     ",B=" + list_text(replay.backward, chunks)});
   const Arguments as_typed = parse_arguments(analyze_command(), replay.words);
   replay.step = simulated_step(read_subject(as_typed, Purpose::Predict, session));
   return replay;
@@ -256,27 +254,26 @@ void print_log(const ReadLog& log, const std::optional<Replay>& replay, const Ar
 
 }  // namespace
 
-bool is_timer_log(const std::string& path) {
+std::optional<std::string> timer_log(const std::string& path) {
   std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return false;
-  for (const char* const ending : {".json", ".gz", ".csv"}) {
-    if (path.ends_with(ending)) return false;
-  }
-  return traces::has_megatron_timers(read_text(path, traces::kMostLogBytes));
+  if (!std::filesystem::is_regular_file(path, unknown)) return std::nullopt;
+  if (path.ends_with(".json") || path.ends_with(".csv") || is_trace(path)) return std::nullopt;
+  std::string text = read_text(path, traces::kMostLogBytes);
+  return traces::has_megatron_timers(text) ? std::optional(std::move(text)) : std::nullopt;
 }
 
-int analyze_timers(const Arguments& arguments, Session& session) {
+int analyze_timers(const std::string& log, const Arguments& arguments, Session& session) {
   if (arguments.positionals().size() > 1) {
     throw InputError(arguments.positionals()[1], "",
                      "is one file too many: the log of the last rank has the times of all");
   }
   refuse_others(arguments);
-  const ReadLog log = read_log(arguments);
-  const std::optional<Replay> replay = replayed(log, arguments, session);
+  const ReadLog read = read_log(log, arguments);
+  const std::optional<Replay> replay = replayed(read, arguments, session);
   if (session.json()) {
-    session.print_result(log_fields(log, replay));
+    session.print_result(log_fields(read, replay));
   } else {
-    print_log(log, replay, arguments, session);
+    print_log(read, replay, arguments, session);
   }
   return kDone;
 }

@@ -157,7 +157,7 @@ std::vector<TimedIterations> read_megatron_timers(std::string_view log, const st
   }
   std::vector<TimedIterations> prints = reader.prints();
   const auto is_of_steps = [](const TimedIterations& print) {
-    return print.times.count("forward-backward") > 0;
+    return print.times.count(kPassesTimer) > 0;
   };
   const bool any = std::any_of(prints.begin(), prints.end(), is_of_steps);
   std::erase_if(prints, [&](const TimedIterations& print) {

@@ -14,6 +14,8 @@ namespace pipewright::traces {
 /// The most that is read of a log.
 inline constexpr std::uint64_t kMostLogBytes = std::uint64_t{1} << 30;
 inline constexpr int kMostTimedRanks = 1 << 20;
+/// The timer of a step's forward and backward passes together.
+inline constexpr const char* kPassesTimer = "forward-backward";
 
 /// What one print of the timers says: times in nanoseconds, of one iteration.
 struct TimedIterations {
@@ -28,7 +30,7 @@ bool has_megatron_timers(std::string_view log);
 
 /// Reads every print of the form `all`, whatever stands before and between its lines (a launcher's
 /// prefix such as "[default0]:", a date). What is printed of setting up, or cut off before it has
-/// "forward-backward", is left out where others have it. Ranks are as many as the largest number
+/// kPassesTimer, is left out where others have it. Ranks are as many as the largest number
 /// says. Throws InputError naming `file` where there is none of that form, or a line of it cannot
 /// be.
 std::vector<TimedIterations> read_megatron_timers(std::string_view log, const std::string& file);

@@ -11,7 +11,7 @@ namespace {
 
 /// Where the time of a timer belongs; nullptr where another timer's holds it already.
 std::int64_t RankTimes::*part_of(std::string_view timer) {
-  if (timer == "forward-backward") return &RankTimes::passes;
+  if (timer == kPassesTimer) return &RankTimes::passes;
   if (timer == "forward-compute") return &RankTimes::forward;
   if (timer == "backward-compute") return &RankTimes::backward;
   if (timer == "optimizer") return &RankTimes::optimizer;
@@ -52,7 +52,7 @@ StageTimes stage_of(const std::vector<RankTimes>& all, std::vector<int> ranks) {
 }  // namespace
 
 std::vector<RankTimes> rank_times_of(const TimedIterations& print, const std::string& file) {
-  for (const char* const needed : {"forward-backward", "forward-compute", "backward-compute"}) {
+  for (const char* const needed : {kPassesTimer, "forward-compute", "backward-compute"}) {
     if (print.times.count(needed) > 0) continue;
     throw InputError(file, "",
                      "expected the timer \"" + std::string(needed) +
@@ -70,7 +70,7 @@ std::vector<RankTimes> rank_times_of(const TimedIterations& print, const std::st
 std::size_t median_print(const std::vector<TimedIterations>& prints) {
   std::vector<std::pair<std::int64_t, std::size_t>> longest;
   for (std::size_t i = 0; i < prints.size(); ++i) {
-    const auto passes = prints[i].times.find("forward-backward");
+    const auto passes = prints[i].times.find(kPassesTimer);
     const bool known = passes != prints[i].times.end();
     longest.emplace_back(
         known ? *std::max_element(passes->second.begin(), passes->second.end()) : 0, i);
