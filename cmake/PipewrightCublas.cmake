@@ -1,4 +1,4 @@
-# CUDA::cublas where the toolkit came without cuBLAS: Python's packages have it (nvidia-cublas: nvidia/cu13 in
+# CUDA::cublas and CUDA::cublasLt where the toolkit came without cuBLAS: Python's packages have it (nvidia-cublas: nvidia/cu13 in
 # site-packages, without an unversioned libcublas.so). CUBLAS_ROOT, in CMake or the environment, says where to look first,
 # then PIPEWRIGHT_CUDA_TOOLCHAIN. Does nothing where FindCUDAToolkit has found it.
 
@@ -18,11 +18,18 @@ if(NOT TARGET CUDA::cublas)
   find_path(CUBLAS_INCLUDE_DIR cublas_v2.h HINTS ${_cublas_hints} PATH_SUFFIXES include)
   find_library(CUBLAS_LIBRARY NAMES cublas "libcublas.so.${CUDAToolkit_VERSION_MAJOR}" HINTS ${_cublas_hints}
                PATH_SUFFIXES lib lib64)
-  mark_as_advanced(CUBLAS_INCLUDE_DIR CUBLAS_LIBRARY)
-  if(CUBLAS_INCLUDE_DIR AND CUBLAS_LIBRARY)
-    add_library(CUDA::cublas UNKNOWN IMPORTED)
-    set_target_properties(CUDA::cublas PROPERTIES IMPORTED_LOCATION "${CUBLAS_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES
-                                                                                        "${CUBLAS_INCLUDE_DIR}")
+  find_library(CUBLASLT_LIBRARY NAMES cublasLt "libcublasLt.so.${CUDAToolkit_VERSION_MAJOR}" HINTS ${_cublas_hints}
+               PATH_SUFFIXES lib lib64)
+  mark_as_advanced(CUBLAS_INCLUDE_DIR CUBLAS_LIBRARY CUBLASLT_LIBRARY)
+  if(CUBLAS_INCLUDE_DIR AND CUBLAS_LIBRARY AND CUBLASLT_LIBRARY)
+    foreach(_cublas_name IN ITEMS cublas cublasLt)
+      string(TOUPPER "${_cublas_name}_LIBRARY" _cublas_library)
+      add_library(CUDA::${_cublas_name} UNKNOWN IMPORTED)
+      set_target_properties(
+        CUDA::${_cublas_name} PROPERTIES IMPORTED_LOCATION "${${_cublas_library}}" INTERFACE_INCLUDE_DIRECTORIES
+                                                                                   "${CUBLAS_INCLUDE_DIR}")
+    endforeach()
+    unset(_cublas_library)
   endif()
   unset(_cublas_hints)
   unset(_cublas_packages)

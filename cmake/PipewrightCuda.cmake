@@ -65,7 +65,7 @@ endif()
 
 # The kernels' bits are the CPU's only without contraction. nvcc knows the host compiler's warnings by another name, and
 # what it makes of our text is not ours to be pedantic about. (CMake 3.25 does not know the standards of nvcc 13.)
-add_library(pipewright_cuda_kernels OBJECT "${PROJECT_SOURCE_DIR}/exec/devices/cuda/kernels.cu")
+add_library(pipewright_cuda_kernels OBJECT "${PROJECT_SOURCE_DIR}/exec/devices/cuda/module/kernels.cu")
 target_include_directories(pipewright_cuda_kernels PRIVATE "${PROJECT_SOURCE_DIR}")
 target_compile_options(
   pipewright_cuda_kernels PRIVATE -std=c++20 -fmad=false --expt-relaxed-constexpr
@@ -76,16 +76,41 @@ set_target_properties(
              CUDA_VISIBILITY_PRESET hidden
              VISIBILITY_INLINES_HIDDEN ON)
 
-add_library(pipewright_cuda MODULE "${PROJECT_SOURCE_DIR}/exec/devices/cuda/runtime_module.cpp")
+add_library(pipewright_cuda MODULE "${PROJECT_SOURCE_DIR}/exec/devices/cuda/module/runtime_module.cpp"
+                                   "${PROJECT_SOURCE_DIR}/exec/devices/cuda/module/cublas_products.cpp")
 target_include_directories(pipewright_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
 target_compile_features(pipewright_cuda PRIVATE cxx_std_20)
-target_link_libraries(pipewright_cuda PRIVATE pipewright_options pipewright_cuda_kernels CUDA::cudart CUDA::cublas)
+target_link_libraries(pipewright_cuda PRIVATE pipewright_options pipewright_cuda_kernels CUDA::cudart CUDA::cublas CUDA::cublasLt)
 set_target_properties(
   pipewright_cuda
   PROPERTIES CXX_VISIBILITY_PRESET hidden
              VISIBILITY_INLINES_HIDDEN ON
              INSTALL_RPATH_USE_LINK_PATH ON
              LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+
+# Attention by cuDNN 9: needs its headers and those of its front end; the library is opened at run time.
+find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS "${PIPEWRIGHT_CUDA_TOOLCHAIN}/include" ${CUDAToolkit_INCLUDE_DIRS})
+find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS "${PIPEWRIGHT_CUDA_TOOLCHAIN}/include"
+                                                           ${CUDAToolkit_INCLUDE_DIRS})
+mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_FRONTEND_INCLUDE_DIR)
+if(CUDNN_INCLUDE_DIR AND CUDNN_FRONTEND_INCLUDE_DIR)
+  add_library(pipewright_cudnn OBJECT "${PROJECT_SOURCE_DIR}/exec/devices/cuda/module/cudnn_attention.cpp")
+  target_include_directories(pipewright_cudnn PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_include_directories(pipewright_cudnn SYSTEM PRIVATE "${CUDNN_INCLUDE_DIR}" "${CUDNN_FRONTEND_INCLUDE_DIR}")
+  target_compile_features(pipewright_cudnn PRIVATE cxx_std_20)
+  target_compile_definitions(pipewright_cudnn PRIVATE NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING CUDNN_FRONTEND_SKIP_JSON_LIB)
+  target_link_libraries(pipewright_cudnn PRIVATE pipewright_options CUDA::cudart)
+  set_target_properties(
+    pipewright_cudnn
+    PROPERTIES POSITION_INDEPENDENT_CODE ON
+               CXX_VISIBILITY_PRESET hidden
+               VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(pipewright_cuda PRIVATE pipewright_cudnn ${CMAKE_DL_LIBS})
+  target_compile_definitions(pipewright_cuda PRIVATE PIPEWRIGHT_CUDNN)
+else()
+  message(STATUS "No headers of cuDNN 9 and its front end here: the CUDA module is built without fused attention "
+                 "(CUDNN_INCLUDE_DIR and CUDNN_FRONTEND_INCLUDE_DIR say where)")
+endif()
 
 # The NCCL half: needs its header; the library is opened at run time (exec/transports/nccl/module.cpp).
 find_package(NCCL 2.27 MODULE)

@@ -96,9 +96,9 @@ class AttentionLayer final : public LeafLayer {
                                           .dcontext = dcontext,
                                           .dqkv = dqkv});
     } else {
-      ops_.attention_backward_input(shape_, saved.buffers[kQkv].floats(),
-                                    saved.buffers[kProbabilities].floats(), dcontext.floats(),
-                                    dqkv.floats());
+      ops_.attention_backward_input(
+          shape_, saved.buffers[kQkv].floats(), saved.buffers[kProbabilities].floats(),
+          saved.buffers[kContext].floats(), dcontext.floats(), dqkv.floats());
     }
     rotate(true, dqkv);
     saved.buffers[kQkv].reset();
@@ -165,7 +165,7 @@ class AttentionLayer final : public LeafLayer {
           ops_.take(on_parts_->shape().probabilities());
       return on_parts_->forward(qkv, keys, p.floats(), context.floats());
     }
-    const Buffer p = saved.buffers[kProbabilities] = ops_.take(shape_.probabilities());
+    const Buffer p = saved.buffers[kProbabilities] = ops_.take_of_attention(shape_);
     ops_.attention_forward(shape_, qkv.floats(), p.floats(), context.floats());
   }
 

@@ -153,9 +153,12 @@ void MeteredOps::rotate(const RotaryShape& shape, bool, float*) {
 void MeteredOps::attention_forward(const AttentionShape& shape, const float*, float*, float*) {
   count(2 * pairs_of(shape) + kSoftmaxForward * static_cast<double>(shape.probabilities()));
 }
+Buffer MeteredOps::take_of_attention(const AttentionShape& shape) {
+  return is_fused(shape) ? take_floats(shape.log_sums()) : take(shape.probabilities());
+}
 void MeteredOps::attention_backward_input(const AttentionShape& shape, const float*, const float*,
-                                          const float*, float*) {
-  const Buffer scratch = take(shape.scratch());
+                                          const float*, const float*, float*) {
+  const Buffer scratch = is_fused(shape) ? Buffer() : take(shape.scratch());
   count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
 }
 

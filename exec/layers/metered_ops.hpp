@@ -68,9 +68,10 @@ class MeteredOps final : public TensorOps,
   void swiglu_forward(int rows, int width, const float*, float*) override;
   void swiglu_backward_input(int rows, int width, const float*, const float*, float*) override;
   void rotate(const RotaryShape& shape, bool, float*) override;
+  Buffer take_of_attention(const AttentionShape& shape) override;
   void attention_forward(const AttentionShape& shape, const float*, float*, float*) override;
   void attention_backward_input(const AttentionShape& shape, const float*, const float*,
-                                const float*, float*) override;
+                                const float*, const float*, float*) override;
   void embedding_forward(const EmbeddingShape& shape, const std::int32_t*, const float*,
                          const float* positions, float*) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t*, const float*,
@@ -165,6 +166,8 @@ class MeteredOps final : public TensorOps,
  private:
   struct Held;
 
+  /// Numbers of 16 bits are a GPU's (exec/devices/cuda/fused_attention.hpp).
+  bool is_fused(const AttentionShape& shape) const { return element_ == 2 && shape.is_fusable(); }
   Buffer hold(std::size_t bytes);
   void count(std::size_t n, double operations_each);
   void convolve(const ConvShape& shape);

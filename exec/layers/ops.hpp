@@ -123,6 +123,13 @@ struct AttentionShape {
   std::size_t scratch() const {
     return static_cast<std::size_t>(sequence) * static_cast<std::size_t>(sequence);
   }
+  /// [samples][heads][sequence]: of each row of scores the logarithm of its sum of exponentials.
+  std::size_t log_sums() const {
+    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(heads);
+  }
+  /// Whether a device with numbers of 16 bits needs no squares for it (docs/gpu.md).
+  bool is_fusable() const { return head_width() % 8 == 0 && head_width() <= 128; }
+  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 /// qkv[rows][qkv_width] holds queries, keys and values side by side, each head by head.
 /// probabilities[samples][heads][sequence][sequence] is kept for I; context[rows][width].

@@ -39,11 +39,14 @@ Task<void> Projection::forward(int rows, const float* x, float* y) const {
         .go_on = [&](const Range&,
                      float* all) { ops_.linear_forward_on(shape, x, weight_.weights(), all); }};
     co_await rows_.sum(sum, y);
-  } else {
-    const DividedRows::AllRows all = co_await all_of(Split::Columns, x, rows, in_);
-    ops_.linear_forward(shape, all.at, weight_.weights(), y);
+    if (bias_ != nullptr) ops_.bias_forward(rows_out(rows), out_, bias_->weights(), y);
+    co_return;
   }
-  if (bias_ != nullptr) ops_.bias_forward(rows_out(rows), out_, bias_->weights(), y);
+  const DividedRows::AllRows all = co_await all_of(Split::Columns, x, rows, in_);
+  if (bias_ != nullptr)
+    ops_.biased_linear_forward(shape, all.at, weight_.weights(), bias_->weights(), y);
+  else
+    ops_.linear_forward(shape, all.at, weight_.weights(), y);
 }
 
 Task<void> Projection::backward_input(int rows, const float* dy, float* dx) const {
@@ -70,8 +73,12 @@ Task<void> Projection::backward_input(int rows, const float* dy, float* dx) cons
 Task<void> Projection::backward_weight(int rows, const float* x, const float* dy) {
   const DividedRows::AllRows all_x = co_await all_of(Split::Columns, x, rows, in_);
   const DividedRows::AllRows all_dy = co_await all_of(Split::Rows, dy, rows, out_);
-  ops_.linear_backward_weight({rows, in_, out_}, all_x.at, all_dy.at, weight_.gradients());
-  if (bias_ != nullptr) ops_.bias_backward_weight(rows, out_, all_dy.at, bias_->gradients());
+  const LinearShape shape{rows, in_, out_};
+  if (bias_ != nullptr)
+    ops_.biased_linear_backward_weight(shape, all_x.at, all_dy.at, weight_.gradients(),
+                                       bias_->gradients());
+  else
+    ops_.linear_backward_weight(shape, all_x.at, all_dy.at, weight_.gradients());
 }
 
 Task<void> Projection::gather_kept_rows(int rows, Buffer& x, Buffer& dy) const {

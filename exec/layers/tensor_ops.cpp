@@ -14,6 +14,18 @@ LatentOps& TensorOps::latent() { throw Bug("latent attention on a device that ha
 
 ContextOps& TensorOps::context() { throw Bug("parts of sequences on a device that has none"); }
 
+void TensorOps::biased_linear_forward(const LinearShape& shape, const float* x, const float* w,
+                                      const float* bias, float* y) {
+  linear_forward(shape, x, w, y);
+  bias_forward(shape.rows, shape.out, bias, y);
+}
+
+void TensorOps::biased_linear_backward_weight(const LinearShape& shape, const float* x,
+                                              const float* dy, float* dw, float* dbias) {
+  linear_backward_weight(shape, x, dy, dw);
+  bias_backward_weight(shape.rows, shape.out, dy, dbias);
+}
+
 void TensorOps::linear_forward_on(const LinearShape&, const float*, const float*, float*) {
   throw Bug("a sum over ranks in exact numerics on a device that has none");
 }

@@ -200,6 +200,12 @@ class TensorOps {
   virtual void bias_forward(int rows, int width, const float* bias, float* y) = 0;
   virtual void bias_backward_weight(int rows, int width, const float* dy, float* dbias) = 0;
 
+  /// linear_forward() and bias_forward(); linear_backward_weight() and bias_backward_weight().
+  virtual void biased_linear_forward(const LinearShape& shape, const float* x, const float* w,
+                                     const float* bias, float* y);
+  virtual void biased_linear_backward_weight(const LinearShape& shape, const float* x,
+                                             const float* dy, float* dw, float* dbias);
+
   virtual void relu_forward(std::size_t n, const float* x, float* y) = 0;
   virtual void relu_backward_input(std::size_t n, const float* y, const float* dy, float* dx) = 0;
   virtual void gelu_forward(std::size_t n, const float* x, float* y) = 0;
@@ -215,11 +221,15 @@ class TensorOps {
                                           const float* inverse_deviation, const float* dy,
                                           float* dscale, float* dshift) = 0;
 
-  virtual void attention_forward(const AttentionShape& shape, const float* qkv,
-                                 float* probabilities, float* context) = 0;
+  /// For what F of attention keeps: probabilities, or where a device needs no squares, log sums.
+  virtual Buffer take_of_attention(const AttentionShape& shape) {
+    return take(shape.probabilities());
+  }
+  virtual void attention_forward(const AttentionShape& shape, const float* qkv, float* kept,
+                                 float* context) = 0;
   virtual void attention_backward_input(const AttentionShape& shape, const float* qkv,
-                                        const float* probabilities, const float* dcontext,
-                                        float* dqkv) = 0;
+                                        const float* kept, const float* context,
+                                        const float* dcontext, float* dqkv) = 0;
 
   virtual void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids,
                                  const float* tokens, const float* positions, float* y) = 0;

@@ -53,6 +53,17 @@ class WaitingTensors {
     return *std::exchange(slot, std::nullopt);
   }
 
+  /// What an F, an I or a B reads from the stage beside it; null where that is nothing, or not
+  /// there.
+  Tensor* find_input(const Action& action) {
+    const int stage = action.stage.value, micro_batch = action.micro_batch.value;
+    const bool is_forward = action.kind == ActionKind::F;
+    if (!is_forward && action.kind != ActionKind::I && action.kind != ActionKind::B) return nullptr;
+    const int from = is_forward ? stage - 1 : stage + 1;
+    if (from < 0 || from == stages_) return nullptr;
+    auto& slot = slots(is_forward ? Flow::Activation : Flow::Gradient)[place(from, micro_batch)];
+    return slot ? &*slot : nullptr;
+  }
   /// Whether what an F, or a backward, reads from the stage beside it is there.
   bool has_input(const Action& action) const {
     const int stage = action.stage.value, micro_batch = action.micro_batch.value;

@@ -29,7 +29,10 @@ def loads(module):
     with open(os.path.join(ROOT, 'exec/devices/cuda/module_api.h'), encoding='utf-8') as file:
         wanted = int(re.search(r'define PIPEWRIGHT_CUDA_ABI (\d+)', file.read()).group(1))
     found = library.pipewright_cuda_entry().contents.value
+    with open(module, 'rb') as file:
+        has_cudnn = b'libcudnn.so.9' in file.read()
     return (check(found == wanted, f'it loads; its table is {found}, of {wanted}') &
+            check(has_cudnn, 'it has attention by cuDNN') &
             check(hasattr(library, 'pipewright_nccl_entry'), 'it has a table of NCCL'))
 
 

@@ -12,7 +12,7 @@ PROGRAMS = ('pipewright', 'libpipewright_cuda.so', 'tests/gpu/gpu_kernels', 'tes
             'tests/gpu/gpu_graphs', 'tests/gpu/gpu_nccl', 'tests/bench/bench_gpu_rates')
 STAND_IN, STAND_IN_PACKED = 'tests/gpu/stand_in/libpipewright_cuda.so', 'stand_in/libpipewright_cuda.so'
 # What the other machine may lack; CUDA's own libraries and the C++ runtime are its own.
-CARRIED_LIBRARIES = ('libz.so', 'libcudart.so')
+CARRIED_LIBRARIES = ('libz.so', 'libcrypto.so', 'libcudart.so')
 MOST_PACK_BYTES = 48 << 20  # with the sources below the 64 MiB that are carried
 
 UNPACK_S, DEPS_S, CONFIGURE_S, COMPILE_S, DOCTOR_S = 15, 20, 45, 420, 20

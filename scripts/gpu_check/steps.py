@@ -5,7 +5,7 @@ import os
 import shutil
 from collections import namedtuple
 
-from gpu_check import machine
+from gpu_check import gpt, machine
 from gpu_check.conformance import all_of, tests
 from gpu_check.machine import Failed, NotTaken
 from gpu_check.results import figure
@@ -17,14 +17,15 @@ GRAPH_SET = 'CudaGraph.ATransformer*:CudaGraph.OneRank*'
 # Of the sanitizer's tools, which slow everything down.
 SANITIZED_SET = '*ATransformer*:*ClippedGradients*'
 
-# hidden, layers, heads, sequence. A rehearsal has no GPU, and models that a CPU trains in an instant.
-Shape = namedtuple('Shape', 'hidden layers heads sequence')
+# A rehearsal has no GPU, and models that a CPU trains in an instant.
+Shape = namedtuple('Shape', 'hidden layers heads sequence vocabulary', defaults=(256,))
 BLOCK, BLOCK_SAMPLES = Shape(4096, 1, 32, 2048), 2
 PIPELINE = Shape(2048, 8, 16, 512)
 BILLION = Shape(2048, 20, 16, 512)
 MANY = Shape(512, 16, 8, 256)
+GPT = Shape(2048, 24, 16, 2048, 50304)
 REHEARSED = {BLOCK: Shape(32, 1, 2, 16), PIPELINE: Shape(32, 8, 2, 16), BILLION: Shape(32, 20, 2, 16),
-             MANY: Shape(16, 16, 2, 8)}
+             MANY: Shape(16, 16, 2, 8), GPT: Shape(32, 4, 2, 16, 512)}
 
 Step = namedtuple('Step', 'name limit what run arguments')
 
@@ -104,7 +105,7 @@ def job(shape, ranks, batch, schedule, steps, precision='fp32'):
         'model': {'schema': 'pipewright.model/1', 'name': f'gpt-{shape.hidden}-{shape.layers}',
                   'bytes_per_element': 2 if precision == 'bf16' else 4,
                   'transformer': {'hidden': shape.hidden, 'layers': shape.layers, 'heads': shape.heads,
-                                  'vocabulary': 256, 'sequence': shape.sequence}},
+                                  'vocabulary': shape.vocabulary, 'sequence': shape.sequence}},
         'cluster': {'schema': 'pipewright.cluster/1', 'name': 'one-gpu', 'nodes': 1, 'devices_per_node': ranks,
                     'device': {'kind': 'cuda', 'model': 'one partition', 'memory_bytes': 130000000000,
                                'peak_flops': 6e13},
@@ -215,6 +216,22 @@ def _replayed(context, ranks, precision):
     context.figure(f'{ranks} partitions, {precision}, CUDA graph: step, ms', ran['steps'][-1]['step_ns'] * 1e-6)
 
 
+# --- A whole model on the whole GPU ---
+
+def whole_gpt(context):
+    gpt.gpt(context, job, context.shape(GPT), run_plan)
+
+
+def kernels(context):
+    gpt.kernels(context, job, context.shape(GPT))
+
+
+def pytorch(context):
+    gpt.pytorch(context, context.shape(GPT))
+
+
+# --- Schedules ---
+
 def _synchronous(context):
     context.pipewright('schedules', 'list', '--json', out='schedules.json')
     listed = context.read('schedules.json')['schedules']
@@ -259,22 +276,25 @@ def several_gpus(context):
 # --- The order ---
 
 STEPS = [
-    Step('conformance', 75, 'kernels and a small set of trainings against the CPU', small_conformance, ()),
-    Step('block', 100, 'one block of a transformer: MFU in each precision', block, ()),
-    *(Step(f'partitions-{n}-bf16', 55, f'a pipeline on {n} partitions of the SMs', pipeline,
+    Step('conformance', 50, 'kernels and a small set of trainings against the CPU', small_conformance, ()),
+    Step('block', 50, 'one block of a transformer: MFU in each precision', block, ()),
+    *(Step(f'partitions-{n}-bf16', 40, f'a pipeline on {n} partitions of the SMs', pipeline,
            (PIPELINE, n, 'bf16', f'{n} partitions, bf16'))
       for n in (2, 4)),
-    Step('graph-2', 45, 'a step as one CUDA graph, 2 partitions', graph, (2, 'bf16')),
+    Step('graph-2', 35, 'a step as one CUDA graph, 2 partitions', graph, (2, 'bf16')),
+    Step('gpt', 60, 'a GPT of 1.3e9 parameters on the whole GPU: MFU', whole_gpt, ()),
+    Step('kernels', 75, 'a step of it, kernel by kernel', kernels, ()),
+    Step('pytorch', 60, 'the same GPT in PyTorch', pytorch, ()),
     Step('rates', 30, 'products and copies: the whole GPU, 2, 4 and 8 partitions', rates, ()),
-    Step('nccl', 30, 'NCCL with one rank; its calls', nccl, ()),
-    Step('partitions-2-tf32', 50, 'the same pipeline', pipeline, (PIPELINE, 2, 'tf32', '2 partitions, tf32')),
-    Step('conformance-rest', 150, 'all other trainings and graphs against the CPU', whole_conformance, ()),
-    *(Step(f'partitions-{n}-{precision}', 50, 'the same pipeline', pipeline,
+    Step('nccl', 25, 'NCCL with one rank; its calls', nccl, ()),
+    Step('partitions-2-tf32', 35, 'the same pipeline', pipeline, (PIPELINE, 2, 'tf32', '2 partitions, tf32')),
+    Step('conformance-rest', 80, 'all other trainings and graphs against the CPU', whole_conformance, ()),
+    *(Step(f'partitions-{n}-{precision}', 35, 'the same pipeline', pipeline,
            (PIPELINE, n, precision, f'{n} partitions, {precision}'))
       for n, precision in ((4, 'tf32'), (2, 'fp32'), (4, 'fp32'))),
-    Step('graph-4', 40, 'a step as one CUDA graph, 4 partitions', graph, (4, 'bf16')),
+    Step('graph-4', 30, 'a step as one CUDA graph, 4 partitions', graph, (4, 'bf16')),
     *(Step(f'schedules-{n}', 75, f'every synchronous schedule on {n} partitions', schedules, (n,)) for n in (2, 4, 8)),
-    Step('billion-2', 120, 'a billion parameters on 2 partitions', pipeline,
+    Step('billion-2', 60, 'a billion parameters on 2 partitions', pipeline,
          (BILLION, 2, 'bf16', 'a billion parameters, 2 partitions')),
     Step('memcheck', 75, 'compute-sanitizer: accesses', sanitize, ('memcheck',)),
     Step('racecheck', 75, 'compute-sanitizer: races', sanitize, ('racecheck',)),

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -121,12 +122,13 @@ class Worker {
 using Workers = std::vector<std::unique_ptr<Worker>>;
 
 /// FLOP/s of the slowest worker while all of them work, the best of the rounds.
-double product_rate(Workers& workers, const Matrices& of, int precision) {
+double product_rate(std::span<const std::unique_ptr<Worker>> workers, const Matrices& of,
+                    int precision) {
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {
-    for (auto& worker : workers) worker->enqueue_products(precision);
+    for (const auto& worker : workers) worker->enqueue_products(precision);
     double slowest = 0;
-    for (auto& worker : workers) slowest = std::max(slowest, worker->seconds());
+    for (const auto& worker : workers) slowest = std::max(slowest, worker->seconds());
     best = std::max(best, of.flops() / slowest);
   }
   return best;
@@ -158,16 +160,20 @@ Json measure_partitions(const pipewright_cuda& cuda, const Matrices& of,
     Workers workers;
     for (void* partition : division.parts)
       workers.push_back(std::make_unique<Worker>(cuda, of, partition, sms));
+    const std::span<const std::unique_ptr<Worker>> first(workers.data(), 1);
     for (int precision = 0; precision < 3; ++precision) {
       const double rate = product_rate(workers, of, precision);
+      const double alone = product_rate(first, of, precision);
       const double share = rate / (peak[precision] * sms / gpu.sms);
-      std::printf("%d partitions of %3d SMs  %s  %8.2f TFLOP/s each, %.3f of their share\n", count,
-                  sms, precision == 0 ? "fp32" : (precision == 1 ? "tf32" : "bf16"), rate * 1e-12,
-                  share);
+      std::printf(
+          "%d partitions of %3d SMs  %s  %8.2f TFLOP/s each, %.3f of their share; one alone %.2f\n",
+          count, sms, precision == 0 ? "fp32" : (precision == 1 ? "tf32" : "bf16"), rate * 1e-12,
+          share, alone * 1e-12);
       rows.push_back({{"partitions", count},
                       {"sms", sms},
                       {"precision", precision},
                       {"flops", rate},
+                      {"flops_alone", alone},
                       {"share", share}});
     }
   }

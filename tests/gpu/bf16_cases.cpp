@@ -283,5 +283,59 @@ TEST_F(CudaBf16, ProductsAddUpInFloats) {
   cuda_->release_blas(blas);
 }
 
+/// The same launch adds a bias to rows of 16-bit numbers, or leaves the sums of dy's columns beside
+/// a gradient that adds up in float32.
+TEST_F(CudaBf16, ProductsBringBiasesAndSumsOfColumns) {
+  constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+  float* const workspace = up(Floats(kWorkspaceBytes / sizeof(float)));
+  void* const blas =
+      exec::cuda::required(*cuda_, cuda_->blas(stream(), 0, workspace, kWorkspaceBytes));
+  const int rows = 96, in = 64, out = 80;
+  const Both x = both(product(rows, in), 22), w = both(product(in, out), 23),
+             dy = both(product(rows, out), 24), bias = both(product(1, out), 25),
+             y = nothing(product(rows, out)), dw = both(product(in, out), 26);
+  const auto gemm = [&](int m, int n, int k) {
+    pipewright_cuda_gemm g{};
+    g.m = m, g.n = n, g.k = k, g.outer = g.inner = 1, g.alpha = 1, g.c_stride = n;
+    return g;
+  };
+  const auto multiply = [&](const pipewright_cuda_gemm& g) {
+    ASSERT_EQ(cuda_->gemm_fuses(blas, &g, PIPEWRIGHT_CUDA_BF16), 1);
+    done(cuda_->gemm(blas, &g, PIPEWRIGHT_CUDA_BF16));
+  };
+  pipewright_cuda_gemm forward = gemm(rows, out, in);
+  forward.a = {x.narrow, in, 0, 0, 0}, forward.b = {w.narrow, out, 0, 0, 0};
+  forward.c = y.narrow, forward.bias = bias.narrow;
+  multiply(forward);
+  forward.a.data = x.wide, forward.b.data = w.wide, forward.c = y.wide, forward.bias = nullptr;
+  done(cuda_->gemm(blas, &forward, PIPEWRIGHT_CUDA_FP32));
+  done(fast().bias_forward(stream(), rows, out, bias.wide, y.wide));
+  const Floats expected = down(y.wide, y.size);
+  const Narrow found = down(y.narrow, y.size);
+  for (std::size_t i = 0; i < y.size; ++i)
+    ASSERT_NEAR(static_cast<float>(found[i]), expected[i], 0x1p-7F * (1 + std::fabs(expected[i])));
+
+  pipewright_cuda_gemm weight = gemm(in, out, rows);
+  weight.beta = 1, weight.c_is_float = 1;
+  weight.a = {x.narrow, in, 1, 0, 0}, weight.b = {dy.narrow, out, 0, 0, 0};
+  float* const sums = up(Floats(static_cast<std::size_t>(out), NAN));
+  weight.c = up(down(dw.wide, dw.size)), weight.column_sums = sums;
+  multiply(weight);
+  const Floats kept = down(static_cast<float*>(weight.c), dw.size),
+               columns = down(sums, static_cast<std::size_t>(out));
+  weight.a.data = x.wide, weight.b.data = dy.wide, weight.c = dw.wide, weight.column_sums = nullptr;
+  done(cuda_->gemm(blas, &weight, PIPEWRIGHT_CUDA_FP32));
+  const Floats whole = down(dw.wide, dw.size), terms = down(dy.wide, dy.size);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    ASSERT_NEAR(kept[i], whole[i], 1e-4F * (1 + std::fabs(whole[i])));
+  for (std::size_t j = 0; j < columns.size(); ++j) {
+    double sum = 0;
+    for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r)
+      sum += static_cast<double>(terms[r * columns.size() + j]);
+    ASSERT_NEAR(static_cast<double>(columns[j]), sum, 1e-4);
+  }
+  cuda_->release_blas(blas);
+}
+
 }  // namespace
 }  // namespace pipewright::tests

@@ -287,13 +287,40 @@ TEST_F(GpuCheck, ABuildThatDoesNotRunThereIsSaidSoBeforeAnyStep) {
   EXPECT_TRUE(results_in(folder_).at("steps").empty());
 }
 
+/// What Nsight Compute told of an H200 (kernels.csv): each kernel has its kind, its time and the
+/// bytes that it moved, and how weights begin is no part of a step.
+TEST_F(GpuCheck, KernelsOfAStepAreToldByTheirKind) {
+  folder_.write("tell.py", R"(import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1] + '/scripts')
+from gpu_check import gpt
+
+class Context:
+    def path(self, name): return name
+    def figure(self, what, found, *_): print(f'{what}: {found:.3f}')
+
+gpt.report(Context(), gpt.kernels_of(open(sys.argv[1] + '/tests/gpu/kernels.csv')))
+print(open('kernels.txt').readline().split())
+)");
+  const CommandResult result = shell("python3 tell.py " PIPEWRIGHT_SOURCE_DIR, folder_);
+  EXPECT_EQ(result.out,
+            "kernels of a step: share of update: 0.537\n"
+            "kernels of a step: share of products: 0.351\n"
+            "kernels of a step: share of attention: 0.106\n"
+            "kernels of a step: share of norms: 0.006\n"
+            "kernels of a step: share outside products and attention: 0.543\n"
+            "['53.66', '%', '1', 'x', '3065.15', 'us', '4020.2', 'GB/s', 'update', "
+            "'pipewright::pack_kernel<pipewright::AdamwUpdate>']\n")
+      << result.err;
+}
+
 /// The commands that a GPU gets, all flags included, on small models and the host's table. Others
 /// may be busy with this machine, so limits are four times as long.
 TEST_F(GpuCheck, TheStandInPassesWhatAGpuWillBeAsked) {
   const CommandResult result =
       check("--rehearse --build " + kBuild +
             " --out results --faster 0.25 --only "
-            "conformance,block,partitions-2-bf16,partitions-4-bf16,graph-2,rates,"
+            "conformance,block,partitions-2-bf16,partitions-4-bf16,graph-2,gpt,rates,"
             "nccl,partitions-2-tf32,partitions-2-fp32,several-gpus");
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_NE(result.out.find("REHEARSAL"), std::string::npos);

@@ -91,6 +91,19 @@ pipewright_cuda table() {
   t.blas = [](void* stream, int, void*, std::size_t) { return stream; };
   t.release_blas = [](void*) {};
   t.gemm = gemm;
+  t.gemm_fuses = [](void*, const pipewright_cuda_gemm*, int precision) {
+    return precision == PIPEWRIGHT_CUDA_BF16 ? 1 : 0;
+  };
+  t.attention_is_there = [] { return 0; };
+  t.attention = [](void*, int, const pipewright_cuda_attention*) -> void* { return &something; };
+  t.release_attention = [](void*) {};
+  t.attention_workspace = [](void*) { return std::size_t{0}; };
+  t.attend = [](void*, const void*, void*, float*, void*) {
+    return note({Launch::Kind::Product, "", 0, 0});
+  };
+  t.attend_backward = [](void*, const void*, const void*, const float*, const void*, void*, void*) {
+    return note({Launch::Kind::Product, "", 0, 0});
+  };
   t.kernels = exec::cuda::kernel_table<Launcher>();
   t.fast = exec::cuda::fast_kernel_table<Launcher, float>();
   t.bf16 = exec::cuda::fast_kernel_table<Launcher, exec::cuda::Bfloat16>();

@@ -12,6 +12,7 @@
 #include "exec/devices/cuda/kernel_table.hpp"
 #include "exec/devices/cuda/launch_shape.hpp"
 #include "exec/devices/cuda/product_tiles.hpp"
+#include "tests/support/host_attention.hpp"
 #include "tests/support/host_streams.hpp"
 
 namespace pipewright::tests {
@@ -85,7 +86,7 @@ float number_at(const void* array, std::ptrdiff_t place, bool is_bf16) {
 }
 
 /// A column-major product, plainly, as cuBLAS defines it.
-void multiply_as_blas(const exec::cuda::BlasCall& call) {
+void multiply_as_blas(const exec::cuda::BlasCall& call, const void* bias) {
   const auto at = [&](const exec::cuda::BlasFactor& f, int matrix, int row, int column) {
     const int across = f.transposed ? row : column, along = f.transposed ? column : row;
     return number_at(f.data,
@@ -103,6 +104,7 @@ void multiply_as_blas(const exec::cuda::BlasCall& call) {
         const std::ptrdiff_t to =
             matrix * call.result_step + static_cast<std::ptrdiff_t>(j) * call.result_leading + i;
         const bool narrow = call.result_is_bf16;
+        if (bias != nullptr) sum += static_cast<double>(number_at(bias, i, call.factors_are_bf16));
         const float before = call.beta == 0.0F ? 0.0F : number_at(call.result, to, narrow);
         const auto after = static_cast<float>(static_cast<double>(call.alpha) * sum +
                                               static_cast<double>(call.beta * before));
@@ -112,6 +114,18 @@ void multiply_as_blas(const exec::cuda::BlasCall& call) {
           static_cast<float*>(call.result)[to] = after;
       }
     }
+  }
+}
+
+/// Of the second factor of a product.
+void sum_columns(const pipewright_cuda_gemm& g, bool is_bf16) {
+  for (int column = 0; column < g.n; ++column) {
+    double sum = 0;
+    for (int row = 0; row < g.k; ++row) {
+      sum += static_cast<double>(
+          number_at(g.b.data, static_cast<std::ptrdiff_t>(row) * g.b.stride + column, is_bf16));
+    }
+    g.column_sums[column] = static_cast<float>(sum);
   }
 }
 
@@ -291,7 +305,34 @@ void* blas(void* stream, int sms, void*, std::size_t) {
 int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
   return host::put(blas_handle, [g = *g, precision] {
     for (int outer = 0; outer < g.outer; ++outer)
-      multiply_as_blas(exec::cuda::blas_call(g, outer, precision));
+      multiply_as_blas(exec::cuda::blas_call(g, outer, precision), g.bias);
+    if (g.column_sums != nullptr) sum_columns(g, precision == PIPEWRIGHT_CUDA_BF16);
+  });
+}
+
+struct QueuedAttention {
+  void* stream;
+  HostAttention of;
+};
+constexpr std::size_t kAttentionWorkspace = 64;
+
+void* attention(void* stream, int, const pipewright_cuda_attention* shape) {
+  return new QueuedAttention{stream, HostAttention(*shape)};
+}
+int attend(void* which, const void* qkv, void* context, float* log_sums, void* workspace) {
+  const auto* queued = static_cast<const QueuedAttention*>(which);
+  return host::put(queued->stream, [=, of = queued->of] {
+    std::memset(workspace, 0xFF, kAttentionWorkspace);
+    of.forward(static_cast<const Bfloat16*>(qkv), static_cast<Bfloat16*>(context), log_sums);
+  });
+}
+int attend_backward(void* which, const void* qkv, const void* context, const float* log_sums,
+                    const void* dcontext, void* dqkv, void* workspace) {
+  const auto* queued = static_cast<const QueuedAttention*>(which);
+  return host::put(queued->stream, [=, of = queued->of] {
+    std::memset(workspace, 0xFF, kAttentionWorkspace);
+    of.backward(static_cast<const Bfloat16*>(qkv), static_cast<const Bfloat16*>(context), log_sums,
+                static_cast<const Bfloat16*>(dcontext), static_cast<Bfloat16*>(dqkv));
   });
 }
 
@@ -327,10 +368,20 @@ pipewright_cuda table() {
   t.blas = blas;
   t.release_blas = [](void*) {};
   t.gemm = gemm;
+  t.gemm_fuses = [](void*, const pipewright_cuda_gemm*, int precision) {
+    return precision == PIPEWRIGHT_CUDA_BF16 ? 1 : 0;
+  };
   t.begin_capture = host::begin_capture;
   t.end_capture = host::end_capture;
   t.launch = host::launch;
   t.release_graph = host::release_graph;
+  t.attention_is_there = [] { return 0; };
+  t.attention_version = [] { return 90000; };
+  t.attention = attention;
+  t.release_attention = [](void* which) { delete static_cast<QueuedAttention*>(which); };
+  t.attention_workspace = [](void*) { return kAttentionWorkspace; };
+  t.attend = attend;
+  t.attend_backward = attend_backward;
   t.kernels = exec::cuda::kernel_table<Launcher>();
   t.fast = exec::cuda::fast_kernel_table<Launcher, float>();
   t.bf16 = exec::cuda::fast_kernel_table<Launcher, Bfloat16>();

@@ -89,6 +89,10 @@ void print_gpus(Session& session, const GpuFacts& facts) {
       session, "gpu", "NCCL", facts.why_no_nccl.empty() ? "works" : "no",
       facts.why_no_nccl.empty() ? exec::nccl::version_text(facts.nccl_version) : facts.why_no_nccl,
       facts.why_no_nccl.empty() ? Ink::Plain : Ink::Dim);
+  print_line(session, "gpu", "cuDNN", facts.why_no_cudnn.empty() ? "works" : "no",
+             facts.why_no_cudnn.empty() ? exec::nccl::version_text(facts.cudnn_version)
+                                        : facts.why_no_cudnn,
+             facts.why_no_cudnn.empty() ? Ink::Plain : Ink::Dim);
   for (std::size_t i = 0; i < facts.gpus.size(); ++i)
     print_line(session, "gpu", std::to_string(i), "",
                std::string(facts.gpus[i].name) + ": " + gpu_text(facts.gpus[i]));

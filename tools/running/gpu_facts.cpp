@@ -10,6 +10,16 @@ namespace {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
+std::string why_no_cudnn(const pipewright_cuda& cuda) {
+  if (cuda.attention_is_there == nullptr)
+    return "the CUDA module was built without its headers (scripts/cuda-toolchain brings them); "
+           "attention in 16 bits keeps squares of scores";
+  if (cuda.attention_is_there() == 0) return "";
+  return std::string(cuda.why()) +
+         "; put libcudnn.so.9 where the loader finds it (LD_LIBRARY_PATH; pip: "
+         "nvidia-cudnn-cu13), or attention in 16 bits keeps squares of scores";
+}
+
 }  // namespace
 
 GpuFacts look_at_gpus() {
@@ -18,12 +28,14 @@ GpuFacts look_at_gpus() {
     const pipewright_cuda& cuda = exec::cuda::load_module();
     cuda.versions(&facts.versions);
     facts.why_no_gpu = exec::cuda::why_no_gpu();
+    facts.why_no_cudnn = why_no_cudnn(cuda);
+    if (facts.why_no_cudnn.empty()) facts.cudnn_version = cuda.attention_version();
     for (int i = 0; i < cuda.gpus(); ++i) {
       pipewright_cuda_gpu gpu{};
       if (cuda.gpu(i, &gpu) == 0) facts.gpus.push_back(gpu);
     }
   } catch (const MachineError& error) {
-    facts.why_no_module = facts.why_no_gpu = facts.why_no_nccl = error.what();
+    facts.why_no_module = facts.why_no_gpu = facts.why_no_nccl = facts.why_no_cudnn = error.what();
     return facts;
   }
   try {
@@ -59,10 +71,12 @@ Json gpu_fields(const GpuFacts& facts) {
   return {{"why_no_module", text_or_null(facts.why_no_module)},
           {"why_no_gpu", text_or_null(facts.why_no_gpu)},
           {"why_no_nccl", text_or_null(facts.why_no_nccl)},
+          {"why_no_cudnn", text_or_null(facts.why_no_cudnn)},
           {"cuda_runtime", facts.versions.runtime},
           {"cuda_driver", facts.versions.driver},
           {"cublas", facts.versions.blas},
           {"nccl", facts.nccl_version},
+          {"cudnn", facts.cudnn_version},
           {"gpus", std::move(gpus)}};
 }
 

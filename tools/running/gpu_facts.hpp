@@ -15,8 +15,9 @@ struct GpuFacts {
   std::string why_no_module;  // empty: libpipewright_cuda.so is loaded
   std::string why_no_gpu;     // empty: at least one GPU can be used
   std::string why_no_nccl;    // empty: NCCL is loaded
+  std::string why_no_cudnn;   // empty: cuDNN is, and attention in 16 bits is its own
   pipewright_cuda_versions versions{};
-  int nccl_version = 0, nccl_header_version = 0;
+  int nccl_version = 0, nccl_header_version = 0, cudnn_version = 0;
   std::vector<pipewright_cuda_gpu> gpus;
 };
 

@@ -146,8 +146,8 @@ void HostOps::attention_forward(const AttentionShape& shape, const float* qkv, f
 }
 
 void HostOps::attention_backward_input(const AttentionShape& shape, const float* qkv,
-                                       const float* probabilities, const float* dcontext,
-                                       float* dqkv) {
+                                       const float* probabilities, const float* /*context*/,
+                                       const float* dcontext, float* dqkv) {
   const Buffer scratch = pool_.take(shape.scratch());
   exec::attention_backward_input(shape, qkv, probabilities, dcontext, dqkv, scratch.floats(),
                                  numerics_);

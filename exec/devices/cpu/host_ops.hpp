@@ -56,8 +56,8 @@ class HostOps final : public TensorOps,
   void attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
                          float* context) override;
   void attention_backward_input(const AttentionShape& shape, const float* qkv,
-                                const float* probabilities, const float* dcontext,
-                                float* dqkv) override;
+                                const float* probabilities, const float* context,
+                                const float* dcontext, float* dqkv) override;
   void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, const float* tokens,
                          const float* positions, float* y) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,

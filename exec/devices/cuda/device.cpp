@@ -95,9 +95,20 @@ void Device::begin_step(int step) {
 void Device::compute(InstructionId id) {
   if (way_ == StepWay::Replayed) return graph_->launch(step_of_run_);
   const auto lock = enter();
+  const Cell cell = program_.cell(id);
+  await_input(cell.action);
+  if (cell.partner) await_input(*cell.partner);
   Event start = timeline_.mark(queue_.computing());
-  tensors_.for_each_action(program_.cell(id), [this](const Action& action) { perform(action); });
+  tensors_.for_each_action(cell, [this](const Action& action) { perform(action); });
   timeline_.note_computation(id, std::move(start), timeline_.mark(queue_.computing()));
+}
+
+/// Ahead of the mark where its time begins: a message that is late is not the action's own time.
+void Device::await_input(const Action& action) {
+  Waiting* const input = tensors_.find_input(action);
+  if (input == nullptr || !input->is_arrival) return;
+  queue_.wait(queue_.computing(), input->ready);
+  input->is_arrival = false;
 }
 
 void Device::perform(const Action& action) {

@@ -105,6 +105,7 @@ class Device final : public exec::Device {
     bool is_arrival = false;  // and the computing stream must wait for `ready`
   };
 
+  void await_input(const Action& action);
   void perform(const Action& action);
   void rehearse(InstructionId id);
   void update();

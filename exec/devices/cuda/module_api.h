@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 5
+#define PIPEWRIGHT_CUDA_ABI 6
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -53,11 +53,20 @@ typedef struct pipewright_cuda_gemm {
   int c_stride;
   int64_t c_outer_step, c_inner_step;
   int c_is_float; /* where a and b are bfloat16: gradients of weights add up in float32 */
+  /* Of one product, in the same launch, where gemm_fuses() says so: numbers[n] that are added to each
+   * row of c, or NULL; and where the sums of b's columns go, float[n], or NULL. */
+  const void* bias;
+  float* column_sums;
 } pipewright_cuda_gemm;
 
 /* How cuBLAS multiplies: float32 throughout; factors rounded to TF32; matrices of bfloat16. Sums
  * are float32. */
 enum { PIPEWRIGHT_CUDA_FP32 = 0, PIPEWRIGHT_CUDA_TF32 = 1, PIPEWRIGHT_CUDA_BF16 = 2 };
+
+/* Causal attention of all heads of all samples; each of key_heads serves heads / key_heads. */
+typedef struct pipewright_cuda_attention {
+  int samples, sequence, heads, key_heads, head_width;
+} pipewright_cuda_attention;
 
 /* One AdamW step's factors, as exec/devices/cpu/kernels/optimizer.cpp names them. */
 typedef struct pipewright_cuda_adamw {
@@ -206,6 +215,8 @@ typedef struct pipewright_cuda {
   void* (*blas)(void* stream, int sms, void* workspace, size_t workspace_bytes);
   void (*release_blas)(void* blas);
   int (*gemm)(void* blas, const pipewright_cuda_gemm* gemm, int precision);
+  /* 1: gemm() does what the bias and column_sums of such a product ask for. */
+  int (*gemm_fuses)(void* blas, const pipewright_cuda_gemm* gemm, int precision);
 
   /* --- Graphs --- */
   /* What is put on the stream from now on, and on streams from when they wait for an event of it,
@@ -216,6 +227,21 @@ typedef struct pipewright_cuda {
   /* Does all of it once, on the streams' GPUs and partitions, behind what is on this stream. */
   int (*launch)(void* graph, void* stream);
   void (*release_graph)(void* graph);
+
+  /* --- cuDNN's attention, of bfloat16; all NULL in a module that was built without it --- */
+  /* Not 0 where the library is not there. */
+  int (*attention_is_there)(void);
+  int (*attention_version)(void); /* 91400 is 9.14.0 */
+  /* For this stream, and so many SMs (0: all that the GPU has). NULL too where cuDNN has none for
+   * the shape. */
+  void* (*attention)(void* stream, int sms, const pipewright_cuda_attention* shape);
+  void (*release_attention)(void* attention);
+  size_t (*attention_workspace)(void* attention);
+  /* Rows as exec/layers/ops.hpp has them. log_sums[samples][heads][sequence]: the logarithm of a
+   * row's sum of exponentials, which the gradient takes in the place of probabilities. */
+  int (*attend)(void* attention, const void* qkv, void* context, float* log_sums, void* workspace);
+  int (*attend_backward)(void* attention, const void* qkv, const void* context,
+                         const float* log_sums, const void* dcontext, void* dqkv, void* workspace);
 
   /* With the CPU's bits; the same for numerics that need not have them, whose sums are taken in
    * another order, by more threads; and these for numbers of bfloat16. */

@@ -88,7 +88,8 @@ Queue::Queue(const pipewright_cuda& cuda, const QueueSite& site)
         source.after_use = [streams = streams_] { return streams->record(streams->computing); };
         return source;
       }()),
-      weights_(memory_of_gpu()) {
+      weights_(memory_of_gpu()),
+      attention_(cuda, streams_->computing, site.sms) {
   if (site.precision == Precision::Exact) return;
   workspace_ = required(cuda, cuda.allocate(kWorkspaceBytes + kScratchBytes));
   blas_ = cuda.blas(streams_->computing, site.sms, workspace_, kWorkspaceBytes);
@@ -125,7 +126,12 @@ Event Queue::mark(void* stream) {
 }
 
 std::int64_t Queue::workspace_bytes() const {
-  return workspace_ == nullptr ? 0 : static_cast<std::int64_t>(kWorkspaceBytes + kScratchBytes);
+  if (workspace_ == nullptr) return 0;
+  return static_cast<std::int64_t>(kWorkspaceBytes + kScratchBytes) + attention_.workspace_bytes();
+}
+
+const FusedAttention::Made* Queue::fused_attention(const AttentionShape& shape) {
+  return site_.precision == Precision::Bfloat16 ? attention_.of(shape) : nullptr;
 }
 
 float* Queue::column_scratch() const {
@@ -145,6 +151,10 @@ void Queue::wait(void* stream, const Event& event) const {
 void Queue::multiply(const pipewright_cuda_gemm& product) const {
   if (site_.precision == Precision::Exact) return run(kernels().canonical_gemm, &product);
   require(cuda_, cuda_.gemm(blas_, &product, precision_of(site_.precision)));
+}
+
+bool Queue::fuses(const pipewright_cuda_gemm& product) const {
+  return blas_ != nullptr && cuda_.gemm_fuses(blas_, &product, precision_of(site_.precision)) != 0;
 }
 
 void Queue::copy(void* to, const void* from, std::size_t bytes) const {

@@ -12,6 +12,7 @@
 
 #include "exec/devices/cuda/bfloat16.hpp"
 #include "exec/devices/cuda/events.hpp"
+#include "exec/devices/cuda/fused_attention.hpp"
 #include "exec/devices/cuda/module.hpp"
 #include "exec/devices/cuda/pool.hpp"
 
@@ -69,8 +70,14 @@ class Queue {
     require(cuda_, kernel(computing(), arguments...));
   }
   void multiply(const pipewright_cuda_gemm& product) const;
+  /// Whether multiply() does what the product asks for besides.
+  bool fuses(const pipewright_cuda_gemm& product) const;
   void copy(void* to, const void* from, std::size_t bytes) const;
   void clear(void* at, std::size_t bytes) const;
+
+  /// Null where attention of this shape takes squares: in other numbers than bfloat16, and where
+  /// the table has none for it.
+  const FusedAttention::Made* fused_attention(const AttentionShape& shape);
 
   /// PIPEWRIGHT_CUDA_COLUMN_WORDS floats for kernels of the computing stream; null in exact
   /// numerics, whose kernels need none.
@@ -82,7 +89,7 @@ class Queue {
   Pool& messages() { return messages_; }
   Pool& weights() { return weights_; }
 
-  /// Bytes that cuBLAS and the kernels have for themselves.
+  /// Bytes that cuBLAS, cuDNN and the kernels have for themselves.
   std::int64_t workspace_bytes() const;
   /// All that was put on the streams of all ranks is done: nothing has to wait for its memory.
   void forget_guards();
@@ -104,6 +111,7 @@ class Queue {
   Pool memory_, messages_, weights_;
   void* workspace_ = nullptr;
   void* blas_ = nullptr;  // null in exact numerics
+  FusedAttention attention_;
 };
 
 }  // namespace pipewright::exec::cuda

@@ -103,14 +103,45 @@ void QueueOps::linear_backward_input(const LinearShape& s, const float* dy, cons
   queue_.multiply(one_product(s.rows, s.in, s.out, dy, s.out, false, w, s.out, true, 0.0F, dx));
 }
 
-void QueueOps::linear_backward_weight(const LinearShape& s, const float* x, const float* dy,
-                                      float* dw) {
+pipewright_cuda_gemm QueueOps::weight_product(const LinearShape& s, const float* x, const float* dy,
+                                              float* dw) {
   const std::size_t words = static_cast<std::size_t>(s.in) * static_cast<std::size_t>(s.out);
   const float beta = begins(dw, words) ? 0.0F : 1.0F;
   pipewright_cuda_gemm product =
       one_product(s.in, s.out, s.rows, x, s.in, true, dy, s.out, false, beta, dw);
   product.c_is_float = 1;
+  return product;
+}
+
+void QueueOps::linear_backward_weight(const LinearShape& s, const float* x, const float* dy,
+                                      float* dw) {
+  queue_.multiply(weight_product(s, x, dy, dw));
+}
+
+void QueueOps::biased_linear_forward(const LinearShape& s, const float* x, const float* w,
+                                     const float* bias, float* y) {
+  pipewright_cuda_gemm product =
+      one_product(s.rows, s.out, s.in, x, s.in, false, w, s.out, false, 0.0F, y);
+  product.bias = bias;
+  if (queue_.fuses(product)) return queue_.multiply(product);
+  TensorOps::biased_linear_forward(s, x, w, bias, y);
+}
+
+/// Sums of columns are written and not added: where there are some, they are added behind.
+void QueueOps::biased_linear_backward_weight(const LinearShape& s, const float* x, const float* dy,
+                                             float* dw, float* dbias) {
+  pipewright_cuda_gemm product = weight_product(s, x, dy, dw);
+  product.column_sums = queue_.column_scratch();
+  if (product.column_sums == nullptr || !queue_.fuses(product)) {
+    product.column_sums = nullptr;
+    queue_.multiply(product);
+    return bias_backward_weight(s.rows, s.out, dy, dbias);
+  }
+  const auto width = static_cast<std::size_t>(s.out);
+  const bool is_first = begins(dbias, width);
+  if (is_first) product.column_sums = dbias;
   queue_.multiply(product);
+  if (!is_first) queue_.run(queue_.cuda().fast.add_to, width, queue_.column_scratch(), dbias);
 }
 
 void QueueOps::bias_forward(int rows, int width, const float* bias, float* y) {
@@ -172,20 +203,34 @@ void QueueOps::layer_norm_backward_weight(const NormShape& s, const float* x, co
 // --- Attention: all heads of all samples in one batch of products, the same products as
 // exec/devices/cpu/kernels/attention.cpp, with the same chains in exact numerics ---
 
-void QueueOps::attention_forward(const AttentionShape& shape, const float* qkv,
-                                 float* probabilities, float* context) {
+Buffer QueueOps::take_of_attention(const AttentionShape& shape) {
+  return queue_.fused_attention(shape) != nullptr ? take_floats(shape.log_sums())
+                                                  : take(shape.probabilities());
+}
+
+void QueueOps::attention_forward(const AttentionShape& shape, const float* qkv, float* kept,
+                                 float* context) {
+  if (const auto* fused = queue_.fused_attention(shape)) {
+    return require(queue_.cuda(),
+                   queue_.cuda().attend(fused->attention, qkv, context, kept, fused->workspace));
+  }
   const Heads heads(shape, queue_.number_bytes());
   const int t = shape.sequence, d = shape.head_width();
-  const pipewright_cuda_matrix p = heads.square(probabilities);
+  const pipewright_cuda_matrix p = heads.square(kept);
   queue_.multiply(
       heads.product(t, d, scale(shape), heads.projected(qkv, 0), heads.projected(qkv, 1, true), p));
-  queue_.run(queue_.kernels().causal_softmax_forward, squares(shape), t, probabilities);
+  queue_.run(queue_.kernels().causal_softmax_forward, squares(shape), t, kept);
   queue_.multiply(heads.product(d, t, 1.0F, p, heads.projected(qkv, 2), heads.context(context)));
 }
 
 void QueueOps::attention_backward_input(const AttentionShape& shape, const float* qkv,
-                                        const float* probabilities, const float* dcontext,
-                                        float* dqkv) {
+                                        const float* kept, const float* context,
+                                        const float* dcontext, float* dqkv) {
+  if (const auto* fused = queue_.fused_attention(shape)) {
+    return require(queue_.cuda(),
+                   queue_.cuda().attend_backward(fused->attention, qkv, context, kept, dcontext,
+                                                 dqkv, fused->workspace));
+  }
   const Heads heads(shape, queue_.number_bytes());
   const Buffer scores = take(shape.probabilities());
   float* const d_scores = scores.floats();
@@ -194,11 +239,10 @@ void QueueOps::attention_backward_input(const AttentionShape& shape, const float
                         const pipewright_cuda_matrix& b) {
     queue_.multiply(heads.product(d, t, alpha, a, b, heads.projected(dqkv, which)));
   };
-  into(2, 1.0F, heads.square(probabilities, true), heads.context(dcontext));
+  into(2, 1.0F, heads.square(kept, true), heads.context(dcontext));
   queue_.multiply(heads.product(t, d, 1.0F, heads.context(dcontext), heads.projected(qkv, 2, true),
                                 heads.square(d_scores)));
-  queue_.run(queue_.kernels().causal_softmax_backward_input, squares(shape), t, probabilities,
-             d_scores);
+  queue_.run(queue_.kernels().causal_softmax_backward_input, squares(shape), t, kept, d_scores);
   into(0, scale(shape), heads.square(d_scores), heads.projected(qkv, 1));
   into(1, scale(shape), heads.square(d_scores, true), heads.projected(qkv, 0));
 }

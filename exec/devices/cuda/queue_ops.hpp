@@ -27,6 +27,10 @@ class QueueOps final : public TensorOps {
                               float* dw) override;
   void bias_forward(int rows, int width, const float* bias, float* y) override;
   void bias_backward_weight(int rows, int width, const float* dy, float* dbias) override;
+  void biased_linear_forward(const LinearShape& shape, const float* x, const float* w,
+                             const float* bias, float* y) override;
+  void biased_linear_backward_weight(const LinearShape& shape, const float* x, const float* dy,
+                                     float* dw, float* dbias) override;
   void relu_forward(std::size_t n, const float* x, float* y) override;
   void relu_backward_input(std::size_t n, const float* y, const float* dy, float* dx) override;
   void gelu_forward(std::size_t n, const float* x, float* y) override;
@@ -40,17 +44,20 @@ class QueueOps final : public TensorOps {
   void layer_norm_backward_weight(const NormShape& shape, const float* x, const float* mean,
                                   const float* inverse_deviation, const float* dy, float* dscale,
                                   float* dshift) override;
-  void attention_forward(const AttentionShape& shape, const float* qkv, float* probabilities,
+  Buffer take_of_attention(const AttentionShape& shape) override;
+  void attention_forward(const AttentionShape& shape, const float* qkv, float* kept,
                          float* context) override;
-  void attention_backward_input(const AttentionShape& shape, const float* qkv,
-                                const float* probabilities, const float* dcontext,
-                                float* dqkv) override;
+  void attention_backward_input(const AttentionShape& shape, const float* qkv, const float* kept,
+                                const float* context, const float* dcontext, float* dqkv) override;
   void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, const float* tokens,
                          const float* positions, float* y) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
                                  const float* dy, float* dtokens, float* dpositions) override;
 
  private:
+  /// Adds x · dy to dw.
+  pipewright_cuda_gemm weight_product(const LinearShape& shape, const float* x, const float* dy,
+                                      float* dw);
   bool begins(float* gradient, std::size_t words);
 
   Queue& queue_;

@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "exec/devices/cuda/kernel_table.hpp"
-#include "exec/devices/cuda/kernels.hpp"
+#include "exec/devices/cuda/module/kernels.hpp"
 #include "exec/devices/cuda/launch_shape.hpp"
 #include "exec/devices/cuda/product_tiles.hpp"
 

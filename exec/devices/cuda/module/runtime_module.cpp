@@ -1,4 +1,4 @@
-// libpipewright_cuda.so: the only file that knows the CUDA runtime, the driver and cuBLAS. See
+// libpipewright_cuda.so: the file that knows the CUDA runtime and the driver. See
 // exec/devices/cuda/module_api.h. The driver's own functions, for green contexts, are looked up
 // when they are needed: linked to them, the module could not be loaded on a machine without a
 // driver.
@@ -13,19 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "exec/devices/cuda/column_major.hpp"
-#include "exec/devices/cuda/kernels.hpp"
+#include "exec/devices/cuda/module/cublas_products.hpp"
+#include "exec/devices/cuda/module/cudnn_attention.hpp"
+#include "exec/devices/cuda/module/kernels.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
 
 /// The sentence of the thread's last failure.
 thread_local std::string last_failure;
-
-int failed(const std::string& sentence) {
-  last_failure = sentence;
-  return 1;
-}
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
@@ -289,55 +285,6 @@ int elapsed_ms(void* from, void* to, float* ms) {
   return noted(cudaEventElapsedTime(ms, event_of(from), event_of(to)), "reading an event's time");
 }
 
-// --- cuBLAS ---
-
-int refused(cublasStatus_t status, const char* what) {
-  if (status == CUBLAS_STATUS_SUCCESS) return 0;
-  return failed(std::string(what) + ": cuBLAS says " + cublasGetStatusString(status));
-}
-
-void release_blas(void* blas) {
-  static_cast<void>(cublasDestroy(static_cast<cublasHandle_t>(blas)));
-}
-
-void* blas(void* on, int sms, void* workspace, std::size_t workspace_bytes) {
-  cublasHandle_t made = nullptr;
-  if (refused(cublasCreate(&made), "starting cuBLAS") != 0) return nullptr;
-  // The workspace comes last: setting the stream takes it away again.
-  if (refused(cublasSetStream(made, stream_of(on)), "starting cuBLAS") == 0 &&
-      refused(cublasSetSmCountTarget(made, sms), "starting cuBLAS") == 0 &&
-      refused(cublasSetWorkspace(made, workspace, workspace_bytes), "starting cuBLAS") == 0) {
-    return made;
-  }
-  release_blas(made);
-  return nullptr;
-}
-
-cublasComputeType_t compute_type(int precision) {
-  if (precision == PIPEWRIGHT_CUDA_TF32) return CUBLAS_COMPUTE_32F_FAST_TF32;
-  return precision == PIPEWRIGHT_CUDA_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
-}
-
-cudaDataType_t type_of(bool is_bf16) { return is_bf16 ? CUDA_R_16BF : CUDA_R_32F; }
-
-cublasOperation_t operation(const BlasFactor& factor) {
-  return factor.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-}
-
-int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
-  for (int outer = 0; outer < g->outer; ++outer) {
-    const BlasCall of = blas_call(*g, outer, precision);
-    const cublasStatus_t status = cublasGemmStridedBatchedEx(
-        static_cast<cublasHandle_t>(blas_handle), operation(of.first), operation(of.second), of.m,
-        of.n, of.k, &of.alpha, of.first.data, type_of(of.factors_are_bf16), of.first.leading,
-        of.first.step, of.second.data, type_of(of.factors_are_bf16), of.second.leading,
-        of.second.step, &of.beta, of.result, type_of(of.result_is_bf16), of.result_leading,
-        of.result_step, of.count, compute_type(precision), CUBLAS_GEMM_DEFAULT);
-    if (refused(status, "a matrix product") != 0) return 1;
-  }
-  return 0;
-}
-
 // --- Graphs ---
 
 /// Relaxed: the threads of several ranks put work on the streams, and another one may end it.
@@ -389,9 +336,6 @@ pipewright_cuda whole_table() {
   table.is_over = is_over;
   table.wait_for_event = wait_for_event;
   table.elapsed_ms = elapsed_ms;
-  table.blas = blas;
-  table.release_blas = release_blas;
-  table.gemm = gemm;
   table.begin_capture = begin_capture;
   table.end_capture = end_capture;
   table.launch = launch;
@@ -399,10 +343,19 @@ pipewright_cuda whole_table() {
   table.kernels = gpu_kernels();
   table.fast = fast_gpu_kernels();
   table.bf16 = bf16_gpu_kernels();
+  offer_products(table);
+#if defined(PIPEWRIGHT_CUDNN)
+  offer_attention(table);
+#endif
   return table;
 }
 
 }  // namespace
+
+int failed(const std::string& sentence) {
+  last_failure = sentence;
+  return 1;
+}
 
 int noted(int status, const char* what) {
   const auto error = static_cast<cudaError_t>(status);

@@ -1,0 +1,151 @@
+"""A GPT of 1.3e9 parameters on the whole GPU: what its step is of the data sheet's rate, where the time of its kernels
+goes, and PyTorch's step of the same model beside it."""
+import collections
+import csv
+import glob
+import json
+import os
+import re
+import shutil
+import sys
+
+from gpu_check import machine
+from gpu_check.machine import Failed, NotTaken
+
+MICRO_BATCHES = 2
+SAMPLES = 4  # of a micro-batch
+STEPS = 6
+
+# What a kernel is for, by its name; the first that fits.
+KINDS = (
+    ('products', r'gemm|nvjet|xmma|cutlass|splitK'),
+    ('attention', r'(?i)causal_?softmax|cudnn'),
+    ('norms', r'LayerNorm'),
+    ('loss', r'CrossEntropy'),
+    ('columns', r'column|Column|Bias'),
+    ('update', r'Adamw|square|clip'),
+)
+ELEMENTS = 'elements and the rest'
+BEFORE_STEPS = r'\bStart\b'  # how weights begin
+
+
+def gpt_flops(shape, tokens):
+    """6 N + 12 L h s for each token (PaLM, arXiv:2204.02311, appendix B); N are the blocks' and the head's weights."""
+    weights = 12 * shape.layers * shape.hidden ** 2 + shape.vocabulary * shape.hidden
+    return tokens * (6 * weights + 12 * shape.layers * shape.hidden * shape.sequence)
+
+
+def gpt(context, job, shape, run_plan):
+    """`job` and `run_plan` are those of the steps."""
+    made = job(shape, 1, SAMPLES * MICRO_BATCHES, '1f1b', STEPS, 'bf16')
+    made['strategy'].update(accumulate_steps=MICRO_BATCHES, micro_batch_size=SAMPLES)
+    with open(context.path('job.json'), 'w', encoding='utf-8') as file:
+        json.dump(made, file, indent=1)
+    context.pipewright('profile', context.path('job.json'), '--sizes', str(SAMPLES), '--ranks', '1', '--precision',
+                       'bf16', '--budget', '0.2s' if context.rehearsal else '3s', '-o', context.path('profile.json'))
+    context.pipewright('tune', context.path('job.json'), '--profile', context.path('profile.json'), '-o',
+                       context.path('plan.json'))
+    ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--precision', 'bf16')
+    step_s = ran['steps'][-1]['step_ns'] * 1e-9
+    tokens = SAMPLES * MICRO_BATCHES * shape.sequence
+    context.figure('GPT of 1.3e9: step, ms', step_s * 1e3)
+    context.figure('GPT of 1.3e9: tokens a second', tokens / step_s)
+    peak = machine.peak_tflops(context.device, 'bf16')
+    mfu = peak and gpt_flops(shape, tokens) / step_s * 1e-12 / peak
+    context.figure('GPT of 1.3e9: MFU of wall time', mfu, '>=', 0.5)
+    with open(context.path('plan.json'), encoding='utf-8') as file:
+        foretold = json.load(file).get('predicted', {}).get('step_ns')
+    if foretold:
+        context.figure('GPT of 1.3e9: step, foretold against measured', abs(foretold * 1e-9 / step_s - 1), '<=', 0.05)
+    measured = max(peak - other for peak, other in zip(ran['peak_bytes'], ran['unplanned_bytes']))
+    predicted = max(ran['predicted_peak_bytes'])
+    context.figure('GPT of 1.3e9: memory, foretold against measured',
+                   max(predicted, measured) / min(predicted, measured) - 1, '<=', 0.05)
+
+
+# --- PyTorch ---
+
+def pytorch(context, shape):
+    """The same model, batch and precision in PyTorch, where a python3 has it."""
+    python = shutil.which('python3', path=context.runner.environment['PATH'])
+    program = os.path.join(context.source, 'scripts/gpu_check/pytorch_gpt.py')
+    try:
+        context.runner.run([python, '-c', 'import torch; assert torch.cuda.is_available()'], context.log)
+    except Failed:
+        raise NotTaken(f'{python} has no PyTorch that sees a GPU') from None
+    context.runner.run([python, program, json.dumps(shape._asdict()), str(MICRO_BATCHES), str(SAMPLES),
+                        context.path('pytorch.json')], context.log)
+    found = context.read('pytorch.json')
+    for name, step_s in found['step_s'].items():
+        context.figure(f'GPT of 1.3e9, PyTorch {found["version"]}, {name}: step, ms', step_s * 1e3)
+
+
+# --- Kernels ---
+
+def profiler():
+    """Nsight Compute's command, or None."""
+    places = sorted(glob.glob('/opt/nvidia/nsight-compute/*/ncu')) + ['/usr/local/cuda/bin/ncu']
+    return shutil.which('ncu') or next((one for one in reversed(places) if os.path.isfile(one)), None)
+
+
+def kind_of(kernel):
+    return next((kind for kind, pattern in KINDS if re.search(pattern, kernel)), ELEMENTS)
+
+
+def short_name(kernel):
+    """Without what namespaces and arguments add."""
+    return re.sub(r'pipewright::exec::cuda::|\(anonymous namespace\)::|<unnamed>::|^void ', '', kernel).split('(')[0][:100]
+
+
+def kernels_of(lines):
+    """(name, ns, bytes of the GPU's memory) of each kernel, from Nsight Compute's CSV."""
+    rows = list(csv.DictReader(line for line in lines if line.startswith('"')))
+    found = collections.OrderedDict()
+    for row in rows:
+        value = float(row['Metric Value'].replace(',', ''))
+        found.setdefault((row['ID'], row['Kernel Name']), {})[row['Metric Name']] = value
+    return [(name, metrics['gpu__time_duration.sum'], metrics.get('dram__bytes.sum', 0))
+            for (_, name), metrics in found.items()]
+
+
+def kernels(context, job, shape):
+    """A step of one micro-batch, kernel by kernel, without a graph; clocks are left as they are."""
+    tool = profiler()
+    if tool is None:
+        raise NotTaken('Nsight Compute is not here')
+    if context.rehearsal:
+        raise NotTaken('a rehearsal has no kernels')
+    made = job(shape, 1, SAMPLES, '1f1b', 1)  # not planned by a profile, which has no rates of 16 bits
+    made['strategy'].update(accumulate_steps=1, micro_batch_size=SAMPLES)
+    with open(context.path('job.json'), 'w', encoding='utf-8') as file:
+        json.dump(made, file, indent=1)
+    context.pipewright('tune', context.path('job.json'), '-o', context.path('plan.json'))
+    context.runner.run([tool, '--clock-control', 'none', '--metrics', 'gpu__time_duration.sum,dram__bytes.sum', '--csv',
+                        '--print-units', 'base', '--log-file', context.path('kernels.csv'),
+                        context.program('pipewright'), 'run', context.path('plan.json'), '--data',
+                        os.path.join(context.source, 'LICENSE'), '--device', 'cuda', '--precision', 'bf16'],
+                       context.log)
+    with open(context.path('kernels.csv'), encoding='utf-8') as file:
+        found = kernels_of(file)
+    if not found:
+        raise Failed('Nsight Compute tells of no kernel')
+    report(context, found)
+
+
+def report(context, found):
+    kinds, names = collections.Counter(), collections.defaultdict(lambda: [0, 0, 0])
+    for name, ns, moved in found:
+        if re.search(BEFORE_STEPS, name):
+            continue
+        kinds[kind_of(name)] += ns
+        row = names[short_name(name)]
+        row[0], row[1], row[2] = row[0] + 1, row[1] + ns, row[2] + moved
+    total = sum(kinds.values())
+    with open(context.path('kernels.txt'), 'w', encoding='utf-8') as file:
+        for name, (count, ns, moved) in sorted(names.items(), key=lambda one: -one[1][1]):
+            file.write(f'{ns / total * 100:6.2f} %  {count:5} x {ns / count / 1000:9.2f} us  '
+                       f'{moved / ns if ns else 0:8.1f} GB/s  {kind_of(name):22} {name}\n')
+    for kind, ns in kinds.most_common():
+        context.figure(f'kernels of a step: share of {kind}', ns / total)
+    context.figure('kernels of a step: share outside products and attention',
+                   1 - (kinds['products'] + kinds['attention']) / total, '<=', 0.15)
