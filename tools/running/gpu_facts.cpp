@@ -10,16 +10,6 @@ namespace {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-std::string why_no_cudnn(const pipewright_cuda& cuda) {
-  if (cuda.attention_is_there == nullptr)
-    return "the CUDA module was built without its headers (scripts/cuda-toolchain brings them); "
-           "attention in 16 bits keeps squares of scores";
-  if (cuda.attention_is_there() == 0) return "";
-  return std::string(cuda.why()) +
-         "; put libcudnn.so.9 where the loader finds it (LD_LIBRARY_PATH; pip: "
-         "nvidia-cudnn-cu13), or attention in 16 bits keeps squares of scores";
-}
-
 }  // namespace
 
 GpuFacts look_at_gpus() {
@@ -28,7 +18,7 @@ GpuFacts look_at_gpus() {
     const pipewright_cuda& cuda = exec::cuda::load_module();
     cuda.versions(&facts.versions);
     facts.why_no_gpu = exec::cuda::why_no_gpu();
-    facts.why_no_cudnn = why_no_cudnn(cuda);
+    facts.why_no_cudnn = exec::cuda::why_no_cudnn(cuda);
     if (facts.why_no_cudnn.empty()) facts.cudnn_version = cuda.attention_version();
     for (int i = 0; i < cuda.gpus(); ++i) {
       pipewright_cuda_gpu gpu{};

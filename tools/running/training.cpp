@@ -61,16 +61,25 @@ bool as_graph(const CudaRequest& request, const Program& program, int steps) {
          exec::cuda::why_not_captured(program).empty();
 }
 
+/// Then attention holds more than planned.
+void tell_missing_cudnn(const pipewright_cuda& cuda, const CudaRequest& request, Session& session) {
+  if (request.precision != exec::cuda::Precision::Bfloat16) return;
+  const std::string why = exec::cuda::why_no_cudnn(cuda);
+  if (!why.empty()) session.note("cuDNN: " + why + ", and holds more than planned");
+}
+
+/// `session` null: another process speaks.
 exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& costs,
                                    const exec::cpu::Training& training,
                                    const exec::RunOptions& options, const CudaRequest& request,
-                                   exec::mpi::Link* link) {
+                                   exec::mpi::Link* link, Session* session) {
   const exec::cuda::CudaTraining on_gpu{
       training, request.precision, request.hold_ns, {}, as_graph(request, program, options.steps)};
   exec::cuda::require_trainable(program, on_gpu);  // reported without a GPU too
   if (request.over_nccl) require_transport("nccl");
   require_device("cuda");
   const pipewright_cuda& cuda = exec::cuda::require_gpu();
+  if (session != nullptr) tell_missing_cudnn(cuda, request, *session);
   if (!request.over_nccl) return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
   const pipewright_nccl& nccl = exec::nccl::load_nccl();
   if (link == nullptr) return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options);
@@ -211,7 +220,8 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
   DeviceResult result;
   if (request.cuda) {
     if (ranks.speaks()) tell_number_bytes(plan, *request.cuda, session);
-    result = run_on_gpus(program, costs, training, options, *request.cuda, ranks.link);
+    result = run_on_gpus(program, costs, training, options, *request.cuda, ranks.link,
+                         ranks.speaks() ? &session : nullptr);
   } else {
     result = run_on_cpus(program, costs, training, options, ranks.link);
   }

@@ -67,6 +67,16 @@ const pipewright_cuda& require_gpu() {
   return load_module();
 }
 
+std::string why_no_cudnn(const pipewright_cuda& cuda) {
+  if (cuda.attention_is_there == nullptr)
+    return "the CUDA module was built without its headers (scripts/cuda-toolchain brings them); "
+           "attention in 16 bits keeps squares of scores";
+  if (cuda.attention_is_there() == 0) return "";
+  return std::string(cuda.why()) +
+         "; put libcudnn.so.9 where the loader finds it (LD_LIBRARY_PATH; pip: "
+         "nvidia-cudnn-cu13), or attention in 16 bits keeps squares of scores";
+}
+
 void require(const pipewright_cuda& cuda, int status) {
   if (status != 0) throw RunError(cuda.why());
 }

@@ -23,6 +23,10 @@ std::string why_no_gpu();
 /// The same table, if there is a GPU. Throws MachineError with that sentence.
 const pipewright_cuda& require_gpu();
 
+/// Empty if the module finds cuDNN; else a sentence that says what is missing, and what is done
+/// without it.
+std::string why_no_cudnn(const pipewright_cuda& cuda);
+
 /// Throws RunError with the table's own sentence if a call's status is not 0.
 void require(const pipewright_cuda& cuda, int status);
 /// The pointer itself; throws RunError if it is null.
