@@ -5,12 +5,14 @@
 #include "core/base/error.hpp"
 #include "core/costs/action_times.hpp"
 #include "planner/balance/dealing.hpp"
+#include "sim/engine.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/figures.hpp"
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/input/subject.hpp"
+#include "tools/output/verdict.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -85,7 +87,8 @@ Json fields_of(const planner::Dealt& dealt, const std::vector<SlowRank>& slow,
 
 std::string range_text(const std::vector<std::int64_t>& ends) {
   const auto [least, most] = std::ranges::minmax_element(ends);
-  return format_duration(Nanoseconds(*least)) + " to " + format_duration(Nanoseconds(*most));
+  const std::string latest = format_duration(Nanoseconds(*most));
+  return *least == *most ? latest : format_duration(Nanoseconds(*least)) + " to " + latest;
 }
 
 void print_balance(const Subject& subject, const planner::Dealt& dealt,
@@ -118,7 +121,11 @@ void print_balance(const Subject& subject, const planner::Dealt& dealt,
 int run_balance(const Arguments& arguments, Session& session) {
   session.progress("reading and lowering ...");
   const Subject subject = read_subject(arguments, Purpose::Predict, session);
-  if (!subject.problems.empty()) throw InputError(subject.source, "", subject.problems.front());
+  if (!subject.problems.empty()) {
+    WaitReport report;
+    report.verdict = Verdict::Invalid;
+    return show_verdict(subject, report, session);
+  }
   if (subject.costs.actions == nullptr) {
     throw InputError(
         "all micro-batches cost the same; give what they take with --costs FILE (analyze "
@@ -126,6 +133,8 @@ int run_balance(const Arguments& arguments, Session& session) {
   }
   const ReplicaShape& shape = subject.costs.actions->shape();
   const planner::Loads loads(subject.program, subject.costs, shape);
+  if (!sim::simulate(subject.program, subject.costs).finished)
+    return show_verdict(subject, sim::check(subject.program, subject.costs), session);
   session.progress("dealing out ...");
   const planner::Dealt dealt = planner::deal_out(subject.program, subject.costs, loads);
   const auto slow = slow_ranks(loads);
@@ -160,7 +169,7 @@ Command balance_command() {
       "sequence "
       "that is long is so on every rank; what only one rank takes longer for stays with that rank. "
       "Every replica gets as many micro-batches as it has, so that the slowest one ends as early "
-      "as was found, by simulation.";
+      "as was found, by simulation. Exit status 1: the order gets stuck.";
   command.examples = {
       {"balance -s 1f1b -p 2 -m 4 --dp 2 --costs examples/passes.csv -o dealing.csv",
        "which micro-batch goes where"},
