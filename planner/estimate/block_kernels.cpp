@@ -73,6 +73,10 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
   return counts;
 }
 
+bool waits_for_group(const ParallelSetup& setup, bool with_experts) {
+  return setup.tensor > 1 || (with_experts && setup.experts > 1);
+}
+
 BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
                               const ParallelSetup& setup, const BlockWork& work) {
   const Group tensor{setup.tensor, 1}, context{setup.context, setup.tensor},

@@ -34,6 +34,10 @@ struct KernelCounts {
 KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
                            const ParallelSetup& setup, const BlockWork& work, bool with_experts);
 
+/// Whether a block ends with messages that make the ranks of a group wait for the last of them:
+/// all-reduces, and what goes to experts and comes back.
+bool waits_for_group(const ParallelSetup& setup, bool with_experts);
+
 /// Messages of one direction. Those of tensor parallel ranks in the order of the direction: before
 /// attention (backward: the feed-forward part) and after it, before the other half and after it.
 struct MessageSeconds {

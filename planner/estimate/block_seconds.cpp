@@ -8,12 +8,6 @@ namespace pipewright::planner {
 
 namespace {
 
-/// All-reduces, and the messages of experts, make the ranks of a group wait for the last.
-double overlap_order(const ParallelSetup& setup, bool with_experts) {
-  return setup.tensor > 1 || (with_experts && setup.experts > 1) ? kOverlapOrderOfGroups
-                                                                 : kOverlapOrder;
-}
-
 /// Of the way into the host's memory and back, what a block's own work does not hide; the mean of
 /// all blocks.
 double exposed_offload_seconds(const Architecture& model, const FrameworkTraits& framework,
@@ -43,7 +37,7 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const double launch = framework.launch_seconds;
   const double host_forward = launch * kernels.forward + kLaunchInLoop * kernels.forward_in_loops;
   double host_backward = launch * kernels.backward + kLaunchInLoop * kernels.backward_in_loops;
-  const double order = overlap_order(setup, with_experts);
+  const double order = waits_for_group(setup, with_experts) ? kOverlapOrderOfGroups : kOverlapOrder;
   // The products of W are the same, whatever else is computed again.
   const double adding = framework.fuses_accumulation
                             ? 0

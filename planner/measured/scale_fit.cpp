@@ -126,16 +126,19 @@ double variance_along(const Matrix& covariance, const ScaleVector& slopes) {
 
 }  // namespace
 
-void ScaleFit::expect_within(double all_times, double one) {
-  ScaleVector prior = kUnmeasured;
-  prior[0] = all_times;
+SourceDeviations deviations_of_sources(double all_times, bool is_mixture, bool waits) {
+  return {all_times, is_mixture ? 0.12 : 0.03, waits ? 0.2 : 0.05};
+}
+
+void ScaleFit::expect_within(const SourceDeviations& sources) {
+  ScaleVector prior{sources.all_times, kUnmeasured[1], sources.launches};
   for (std::size_t i = 0; i < kScales; ++i)
     prior[i] = std::max(prior[i], std::abs(std::log(*member(scales, i))));
   double left = 0;
   for (const double residual : residuals) left += std::pow(std::log1p(residual), 2);
   const double rows = static_cast<double>(residuals.size());
-  spread_of_one =
-      std::sqrt((kPriorRows * one * one + left) / (kPriorRows + std::max(0.0, rows - fitted)));
+  spread_of_one = std::sqrt((kPriorRows * sources.one * sources.one + left) /
+                            (kPriorRows + std::max(0.0, rows - fitted)));
   covariance = inverse(precision(slopes, spread_of_one, kScales, prior));
 }
 

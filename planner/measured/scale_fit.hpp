@@ -14,9 +14,16 @@ namespace pipewright::planner {
 /// alone.
 inline constexpr std::size_t kScales = 3;
 
-/// Standard deviation of one configuration's logarithm, where nothing was measured: beside what all
-/// of a source are off by (docs/decisions/0076-what-libraries-do.md).
-inline constexpr double kSpreadOfDense = 0.05, kSpreadOfMixtures = 0.15;
+/// How far off published sources were where they were left out, before anything is measured:
+/// standard deviations of logarithms (docs/decisions/0081-deviations-of-sources.md).
+struct SourceDeviations {
+  double all_times = 0;  // of a machine
+  double one = 0;        // of one configuration beside them
+  double launches = 0;   // of what the host takes to start kernels
+};
+/// `waits`: ranks that divide a block, or exchange what its experts take, wait for the last of them
+/// (waits_for_group()).
+SourceDeviations deviations_of_sources(double all_times, bool is_mixture, bool waits);
 
 using ScaleVector = std::array<double, kScales>;  // one number a scale: logarithms, slopes
 
@@ -35,10 +42,9 @@ struct ScaleFit {
   std::vector<double> residuals;    // measured / predicted - 1, by row
   std::vector<ScaleVector> slopes;  // of the rows, at the scales
 
-  /// What the sources say before anything is measured: the deviations of the logarithm of all
-  /// times, and of one configuration beside it. What was measured narrows them; where it is farther
-  /// off than they are, they are as wide as that.
-  void expect_within(double all_times, double one);
+  /// What was measured narrows the deviations of sources; where it is farther off than they are,
+  /// they are as wide as that.
+  void expect_within(const SourceDeviations& sources);
   /// Standard deviation of the logarithm of the time of a configuration that was not measured;
   /// `along`: slopes of its logarithm along the logarithm of each scale.
   double deviation(const ScaleVector& along) const;

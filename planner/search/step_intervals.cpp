@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "planner/estimate/block_kernels.hpp"
 #include "planner/estimate/coefficients.hpp"
 #include "planner/measured/normal.hpp"
 #include "planner/search/measured_fit.hpp"
@@ -21,22 +22,29 @@ std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, i
                                        const std::vector<Candidate>& ranked) {
   const auto model = estimated_architecture(job);
   if (ranked.empty() || profile != nullptr || !model) return {};
-  ScaleFit fit = fit_measured_steps(job, nullptr, cores).times;
-  fit.expect_within(machine_of(job.cluster).time_deviation(),
-                    model->experts.count > 0 ? kSpreadOfMixtures : kSpreadOfDense);
+  const ScaleFit measured = fit_measured_steps(job, nullptr, cores).times;
+  const bool is_mixture = model->experts.count > 0;
+  ScaleFit fits[] = {measured, measured};  // of ranks that wait for no other, and of those that do
+  for (const bool waits : {false, true}) {
+    fits[waits].expect_within(
+        deviations_of_sources(machine_of(job.cluster).time_deviation(), is_mixture, waits));
+  }
   std::vector<Configuration> configurations;
   for (const Candidate& candidate : ranked)
     configurations.push_back(configuration_of(job, candidate));
   const std::vector<ScaleVector> slopes =
-      slopes_of(job, nullptr, cores, configurations, fit.scales);
+      slopes_of(job, nullptr, cores, configurations, measured.scales);
   std::vector<StepInterval> intervals;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
     const auto step = static_cast<double>(ranked[i].step.value);
+    const bool waits = waits_for_group(ranked[i].parallel, is_mixture);
+    const ScaleFit &fit = fits[waits],
+                   &wider = fits[waits || waits_for_group(ranked[0].parallel, is_mixture)];
     const double factor = std::exp(kDeviationsOfSources * fit.deviation(slopes[i]));
     const double more = std::log(step / static_cast<double>(ranked.front().step.value));
     intervals.push_back(
         {Nanoseconds(std::llround(step / factor)), Nanoseconds(std::llround(step * factor)),
-         i > 0 && more > kDeviationsBelow90 * fit.deviation_between(slopes[0], slopes[i])});
+         i > 0 && more > kDeviationsBelow90 * wider.deviation_between(slopes[0], slopes[i])});
   }
   return intervals;
 }

@@ -114,24 +114,28 @@ LogErrors summary_of(const std::vector<double>& errors) {
   return summary;
 }
 
-/// What all sources say together, each counted once.
+/// What all sources say together: rows, and sources each counted once.
 void print_intervals(const std::vector<test::LeftOutTable>& tables) {
-  double within = 0, others = 0;
+  double within = 0, others = 0, rows_within = 0;
   std::vector<double> widths, errors;
   for (const test::LeftOutTable& table : tables) {
     within += test::share_within(table, 1);
     others += test::share_within(table, table.widened);
+    rows_within += test::share_within(table, 1) * static_cast<double>(table.rows.size());
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
       widths.push_back(std::expm1(planner::kDeviationsOfSources * table.deviations[i]));
       errors.push_back(std::abs(std::expm1(table.errors[i])));
     }
   }
-  const auto percent = [&](double sum) { return 100 * sum / static_cast<double>(tables.size()); };
+  const double tables_of_all = static_cast<double>(tables.size()),
+               rows = static_cast<double>(widths.size());
+  const double width = median(widths), error = median(errors);
   std::printf(
-      "\nOf the rows of a source %.0f %% lie within the interval, on average over the sources "
-      "(%.0f %% with the others' widening). The median interval reaches %.0f %% above, the median "
-      "error is %.0f %%.\n",
-      percent(within), percent(others), 100 * median(widths), 100 * median(errors));
+      "\n%.0f %% of all rows lie within the interval, of the rows of a source %.0f %% on average "
+      "over the sources (%.0f %% with the others' widening); 85 to 95 %% are asked. The median "
+      "interval reaches %.1f %% above, %.1f times the median error of %.1f %% (asked: 2.5).\n",
+      100 * rows_within / rows, 100 * within / tables_of_all, 100 * others / tables_of_all,
+      100 * width, width / error, 100 * error);
 }
 
 /// What planner::DeviceRates has of it (docs/decisions/0069-causes-of-recipes.md).
@@ -139,10 +143,14 @@ void print_deviations(const std::vector<test::LeftOutTable>& tables) {
   std::printf("\nHow far all times of a machine may be off, by the sources that were left out:");
   const char* before = " ";
   for (const test::KindDeviation& kind : test::deviations_of_kinds(tables)) {
-    std::printf("%s%s %.2f (%d)", before, kind.kind.c_str(), kind.deviation, kind.sources);
-    before = ", ";
+    std::printf("%s%s %.2f, %.2f (%d)", before, kind.kind.c_str(), kind.deviation, kind.of_sources,
+                kind.sources);
+    before = "; ";
   }
-  std::printf("; of the logarithm, with the number of sources.\n");
+  std::printf(
+      ". Of the logarithm: by the means of a source's rows, for intervals; by their medians and no "
+      "less than all kinds together, for the weights of the fit; with the number of "
+      "sources.\n");
 }
 
 /// The same rows by kind of job, against what is asked.

@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <sstream>
 
+#include "planner/estimate/block_kernels.hpp"
 #include "planner/measured/positive_definite.hpp"
 #include "planner/measured/scale_fit.hpp"
 #include "planner/search/step_intervals.hpp"
@@ -57,10 +59,12 @@ constexpr double kEightBitsDeviation = 0.15;
 /// out of it again.
 constexpr double kMeanLinks = 0.5;
 /// How far a source's rows with one kind of device may all be off for reasons of its own, as those
-/// of sources that were left out are (the root mean square of biases_of()); each counts once.
-constexpr double kSourceDeviation = 0.12;
-/// Errors beyond this count less and less (Student's t with one degree of freedom).
-constexpr double kFarError = 0.3;
+/// of sources that were left out are: of_sources of deviations_of_kinds(). Each source counts once.
+constexpr std::array kSourceDeviations{0.06, 0.13, 0.06, 0.06, 0.06};
+/// Errors beyond this count less and less (Student's t with one degree of freedom): 2.385 times the
+/// 0.08 by which two rows of a job differ, as is usual (95 % of the efficiency of least squares
+/// where errors are normal).
+constexpr double kFarError = 0.19;
 constexpr std::size_t kMostRowsOfSource = 48;
 constexpr double kMostOfPeak = 0.95;
 constexpr int kRounds = 10;
@@ -114,8 +118,9 @@ double deviation_of(const MeasuredCase& row, const Values& values, double of_tim
     return std::vector<double>{predicted(scaled) * scales.time};
   };
   planner::ScaleFit fit = planner::fit_scales({}, predict);
-  fit.expect_within(
-      of_times, row.model.experts.count > 0 ? planner::kSpreadOfMixtures : planner::kSpreadOfDense);
+  const bool is_mixture = row.model.experts.count > 0;
+  fit.expect_within(planner::deviations_of_sources(
+      of_times, is_mixture, planner::waits_for_group(row.setup, is_mixture)));
   return fit.deviation(planner::slopes_at({}, predict).front());
 }
 
@@ -132,8 +137,16 @@ std::vector<std::size_t> values_of(const MeasuredCase& row) {
 
 struct Row {
   const MeasuredCase* row = nullptr;
-  double weight = 0;  // a source's rows with one kind of device weigh 1 together
+  double weight = 0;     // a source's rows with one kind of device weigh 1 together
+  double deviation = 0;  // of the source, with the kind of device that is known least
 };
+
+double source_deviation(const MeasuredCase& row) {
+  double most = 0;
+  for (const planner::NodeRates& node : row.machine.nodes)
+    most = std::max(most, kSourceDeviations[kind_of(node.device.name)]);
+  return most;
+}
 
 std::vector<Row> rows_of(const std::vector<const MeasuredTable*>& tables) {
   std::map<std::pair<std::string, std::size_t>, std::vector<const MeasuredCase*>> by_source;
@@ -146,8 +159,10 @@ std::vector<Row> rows_of(const std::vector<const MeasuredTable*>& tables) {
   std::vector<Row> rows;
   for (const auto& [source, all] : by_source) {
     const std::size_t count = std::min(all.size(), kMostRowsOfSource);
-    for (std::size_t i = 0; i < count; ++i)
-      rows.push_back({all[i * all.size() / count], 1.0 / static_cast<double>(count)});
+    for (std::size_t i = 0; i < count; ++i) {
+      const MeasuredCase* row = all[i * all.size() / count];
+      rows.push_back({row, 1.0 / static_cast<double>(count), source_deviation(*row)});
+    }
   }
   return rows;
 }
@@ -204,7 +219,7 @@ Values stepped(const std::vector<Row>& rows, const Values& values, const Means& 
   for (const Row& each : rows) {
     const double error = error_of(*each.row, values);
     const double far = error / kFarError;
-    const double weight = each.weight / (kSourceDeviation * kSourceDeviation) / (1 + far * far);
+    const double weight = each.weight / (each.deviation * each.deviation) / (1 + far * far);
     const std::vector<std::size_t> used = values_of(*each.row);
     Values slopes{};
     for (const std::size_t i : used) {
@@ -244,44 +259,57 @@ Values fitted_to(const std::vector<Row>& rows) {
   return values;
 }
 
-/// What a source's rows with one kind of device were off by on average.
+/// What a source's rows with one kind of device were off by.
 struct Bias {
   std::string file;
   std::size_t kind = 0;
-  double mean = 0;
+  double mean = 0, median = 0;
 };
 
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t rows = values.size();
+  return (values[(rows - 1) / 2] + values[rows / 2]) / 2;
+}
+
 std::vector<Bias> biases_of(const std::vector<LeftOutTable>& tables) {
-  std::map<std::pair<std::string, std::size_t>, std::pair<double, int>> sums;
+  std::map<std::pair<std::string, std::size_t>, std::vector<double>> errors;
   for (const LeftOutTable& table : tables) {
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
       const std::string_view device = table.rows[i]->machine.nodes.front().device.name;
-      auto& [sum, count] = sums[{table.file, kind_of(device)}];
-      sum += table.errors[i];
-      ++count;
+      errors[{table.file, kind_of(device)}].push_back(table.errors[i]);
     }
   }
   std::vector<Bias> biases;
-  for (const auto& [of, sum] : sums)
-    biases.push_back({of.first, of.second, sum.first / sum.second});
+  for (const auto& [of, all] : errors) {
+    const double sum = std::accumulate(all.begin(), all.end(), 0.0);
+    biases.push_back({of.first, of.second, sum / static_cast<double>(all.size()), median_of(all)});
+  }
   return biases;
 }
 
 /// As many sources as all kinds together count for, beside a kind's own.
 constexpr double kSourcesOfPrior = 2;
+/// The standard deviation of normal values, over the mean of their sizes: the mean is less at the
+/// mercy of one source that is far off than a sum of squares.
+constexpr double kDeviationOverMeanSize = 1.2533;
 
-/// The standard deviation of a kind's biases, drawn to that of all.
-double deviation_of_kind(const std::vector<Bias>& biases, std::size_t kind) {
-  double all = 0, own = 0;
-  int sources = 0;
-  for (const Bias& bias : biases) {
-    const double square = bias.mean * bias.mean;
-    all += square / static_cast<double>(biases.size());
-    if (bias.kind != kind) continue;
-    own += square;
-    ++sources;
-  }
-  return std::sqrt((kSourcesOfPrior * all + own) / (kSourcesOfPrior + sources));
+double deviation_of_all(const std::vector<Bias>& biases, double Bias::*of) {
+  double sum = 0;
+  for (const Bias& bias : biases) sum += std::abs(bias.*of);
+  return kDeviationOverMeanSize * sum / static_cast<double>(biases.size());
+}
+
+/// The deviation of a kind's biases, drawn to that of all.
+double deviation_of_kind(const std::vector<Bias>& biases, std::size_t kind, double Bias::*of) {
+  std::vector<Bias> own;
+  for (const Bias& bias : biases)
+    if (bias.kind == kind) own.push_back(bias);
+  const double all = deviation_of_all(biases, of);
+  if (own.empty()) return all;
+  const double sources = static_cast<double>(own.size());
+  return (kSourcesOfPrior * all + sources * deviation_of_all(own, of)) /
+         (kSourcesOfPrior + sources);
 }
 
 /// Within which 90 % of the rows of the tables of other keys lie, each source counted once, in
@@ -436,7 +464,8 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
     for (const MeasuredCase* row : result.rows) {
       double of_times = 0;
       for (const planner::NodeRates& node : row->machine.nodes)
-        of_times = std::max(of_times, deviation_of_kind(others, kind_of(node.device.name)));
+        of_times =
+            std::max(of_times, deviation_of_kind(others, kind_of(node.device.name), &Bias::mean));
       result.deviations.push_back(deviation_of(*row, without[key(result.file)], of_times));
     }
   }
@@ -449,7 +478,11 @@ std::vector<KindDeviation> deviations_of_kinds(const std::vector<LeftOutTable>& 
   std::vector<KindDeviation> kinds;
   for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
     const auto sources = std::ranges::count(biases, kind, &Bias::kind);
-    kinds.push_back({kKinds[kind], static_cast<int>(sources), deviation_of_kind(biases, kind)});
+    kinds.push_back({kKinds[kind], static_cast<int>(sources),
+                     deviation_of_kind(biases, kind, &Bias::mean),
+                     std::max(deviation_of_all(biases, &Bias::median),
+                              deviation_of_kind(biases, kind, &Bias::median)),
+                     kSourceDeviations[kind]});
   }
   return kinds;
 }

@@ -28,7 +28,9 @@ double share_within(const LeftOutTable& table, double widened);
 struct KindDeviation {
   std::string kind;
   int sources = 0;
-  double deviation = 0;
+  double deviation = 0;   // by the means of sources' rows
+  double of_sources = 0;  // by their medians, and no less than that of all kinds
+  double weighed_by = 0;  // in the fit; what of_sources comes out as
 };
 /// What the sources that were left out say of it: the biases of a kind's sources, drawn to those of
 /// all.

@@ -212,6 +212,19 @@ std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) 
   return row;
 }
 
+/// DeepSpeedExamples' Megatron-LM v1.1.5, which the page's run of May had: it fuses kernels only
+/// where it is asked to (megatron/arguments.py), and the page's script asks for none
+/// (experiments/gpt2-meg-ds-3d-old/meg_ds_3d_gpt2_perf_n16.slurm).
+FrameworkTraits megatron_deepspeed_of_2020() {
+  FrameworkTraits traits = megatron_deepspeed();
+  const FrameworkTraits unfused = megatron_deepspeed_timed();
+  traits.forward_kernels = unfused.forward_kernels;
+  traits.backward_kernels = unfused.backward_kernels;
+  traits.attention_core_kernels = unfused.attention_core_kernels;
+  traits.fused_kernels = false;
+  return traits;
+}
+
 std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
   if (r.find("layers") == r.end()) return without(table, "no layers or widths");
   if (r.find("note") != r.end()) return without(table, "the row does not agree with itself");
@@ -219,9 +232,12 @@ std::optional<MeasuredCase> v100_case(MeasuredTable& table, const Document& r) {
   row.model = gpt_architecture("gpt", r.at("hidden"), r.at("layers"), 32, 50257, 1024);
   // In fp16, whose gradients Megatron-LM sums in 16 bits (only bf16 asks for fp32;
   // megatron/arguments.py).
-  row.framework = text_of(r, "framework").starts_with("Megatron-LM")
-                      ? with_gradients(megatron_lm_of_2021(), 2)
-                      : megatron_deepspeed();
+  if (text_of(r, "framework").starts_with("Megatron-LM"))
+    row.framework = with_gradients(megatron_lm_of_2021(), 2);
+  else if (text_of(r, "date").starts_with("2021-05"))
+    row.framework = megatron_deepspeed_of_2020();
+  else
+    row.framework = megatron_deepspeed();
   row.machine = planner::nvlink_machine("V100", kOmniPathOfV100);
   row.machine.devices_per_node = 4;
   row.machine.nodes.front().inside_bytes_per_second = kInsideOfV100;

@@ -3,11 +3,12 @@
 namespace pipewright::tools {
 
 std::vector<Command> all_commands() {
-  return {demo_command(),     schedules_command(),   simulate_command(),   compare_command(),
-          check_command(),    explain_command(),     tune_command(),       plan_command(),
-          estimate_command(), collectives_command(), partition_command(),  spmd_command(),
-          export_command(),   run_command(),         checkpoint_command(), profile_command(),
-          analyze_command(),  report_command(),      doctor_command(),     completions_command()};
+  return {demo_command(),       schedules_command(), simulate_command(),    compare_command(),
+          check_command(),      explain_command(),   tune_command(),        plan_command(),
+          balance_command(),    estimate_command(),  collectives_command(), partition_command(),
+          spmd_command(),       export_command(),    run_command(),         checkpoint_command(),
+          profile_command(),    analyze_command(),   report_command(),      doctor_command(),
+          completions_command()};
 }
 
 std::vector<Flag> common_flags() {

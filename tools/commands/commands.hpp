@@ -6,6 +6,7 @@
 namespace pipewright::tools {
 
 Command analyze_command();
+Command balance_command();  // in tools/commands/balance
 Command report_command();
 Command check_command();
 Command checkpoint_command();  // in tools/commands/checkpoint

@@ -65,19 +65,6 @@ void print_figures(const Subject& subject, const Figures& figures, Session& sess
   }
 }
 
-/// Reports an order that gets stuck, or is not whole, as check does.
-int print_verdict(const Subject& subject, const WaitReport& report, Session& session) {
-  if (session.json()) {
-    session.print_result(verdict_fields(subject.program, report, subject.problems));
-  } else {
-    session.print(wrapped(subject.title, session.terminal().width, 0));
-    session.print(
-        wrapped("policy " + policy_text(subject.program.policy), session.terminal().width, 0));
-    session.print(verdict_text(subject.program, report, subject.problems, session.terminal()));
-  }
-  return kAnswerIsNo;
-}
-
 /// Of a Program that --expand wrote out: each rank by the first of its devices, and all of these.
 Json all_figures(const Program& program, const Figures& figures, int expanded) {
   if (expanded == 1) return figures_fields(figures, devices_of_rank(program.mesh));
@@ -120,7 +107,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
   if (!subject.problems.empty()) {
     WaitReport report;
     report.verdict = Verdict::Invalid;
-    return print_verdict(subject, report, session);
+    return show_verdict(subject, report, session);
   }
   exchange_as_asked(arguments, subject);
   const int expanded = expand_if_asked(arguments, subject);
@@ -133,7 +120,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
   if (!result.finished) {
     save_timeline_files(arguments, session, subject, result.timeline,
                         traces::TraceInfo::Kind::Simulated);
-    return print_verdict(subject, sim::check(subject.program, subject.costs), session);
+    return show_verdict(subject, sim::check(subject.program, subject.costs), session);
   }
   const Figures figures = figures_of(subject.program, result.timeline, subject.costs);
   const auto drawn = drawn_steps(arguments, subject);

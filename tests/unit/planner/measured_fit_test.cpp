@@ -96,18 +96,24 @@ TEST(ScaleFit, IsToldHowFarAMachineAndAKindOfJobAreOff) {
   ScaleFit fit = fit_of({}, 0);
   const ScaleVector one{1, 0.3, 0.1}, other{1, 0.5, 0.1};
   const double apart = fit.deviation_between(one, other);
-  fit.expect_within(0.06, kSpreadOfDense);
-  EXPECT_NEAR(fit.deviation({1, 0, 0}), std::hypot(0.06, 0.05), 1e-12);
+  const SourceDeviations dense = deviations_of_sources(0.06, false, false);
+  fit.expect_within(dense);
+  EXPECT_NEAR(fit.deviation({1, 0, 0}), std::hypot(0.06, dense.one), 1e-12);
+  EXPECT_NEAR(fit.deviation({1, 0, 1}), std::hypot(0.06, dense.one, dense.launches), 1e-12);
   EXPECT_DOUBLE_EQ(fit.deviation_between(one, other), apart);
   // A row that is as predicted narrows it, one that is far off widens it.
   ScaleFit near = fit_of({}, 1), far = fit_of({1.5, 1, 1}, 1);
-  near.expect_within(0.06, kSpreadOfDense);
-  far.expect_within(0.06, kSpreadOfDense);
+  near.expect_within(dense);
+  far.expect_within(dense);
   EXPECT_LT(near.deviation(one), fit.deviation(one));
   EXPECT_GT(far.deviation(one), near.deviation(one));
-  ScaleFit mixture = fit;
-  mixture.expect_within(0.06, kSpreadOfMixtures);
+  // Less is known of mixtures, and of ranks that wait for one another's host.
+  ScaleFit mixture = fit, waiting = fit;
+  mixture.expect_within(deviations_of_sources(0.06, true, false));
+  waiting.expect_within(deviations_of_sources(0.06, false, true));
   EXPECT_GT(mixture.deviation(one), fit.deviation(one));
+  EXPECT_GT(waiting.deviation(one), fit.deviation(one));
+  EXPECT_DOUBLE_EQ(waiting.deviation({1, 0.3, 0}), fit.deviation({1, 0.3, 0}));
 }
 
 TEST(ScaleFit, TwoRowsOfOneMachineShareItsErrors) {
@@ -246,7 +252,8 @@ TEST(StepIntervals, AreNarrowedByAMeasuredStepAndTellOnlyWhatIsFarApart) {
     // Symmetric around the step's logarithm, and at least as wide as what is known of the device.
     EXPECT_NEAR(static_cast<double>(interval.low.value) * static_cast<double>(interval.high.value),
                 step * step, step * 2);
-    EXPECT_GT(static_cast<double>(interval.high.value), step * std::exp(1.45 * known));
+    EXPECT_GT(static_cast<double>(interval.high.value),
+              step * std::exp(kDeviationsOfSources * known));
     // Two equal rows' spread is 0.08 each.
     if (interval.told_from_first) {
       EXPECT_GT(std::log(step / first), 1.28 * 0.08 * std::sqrt(2.0));
