@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 
+#include "core/base/large_pages.hpp"
 #include "core/program/program_walk.hpp"
 #include "sim/links.hpp"
 
@@ -20,9 +21,8 @@ class Channels {
         links_(program, costs, durations),
         walk_(program, durations.route_bytes(), *this) {
     const std::size_t n = program.code.size();
-    start_.assign(n, kNotEnded);
-    end_.assign(n, kNotEnded);
-    moving_.assign(n, kNotEnded);
+    for (auto* const times : {&start_, &end_, &moving_})
+      assign_in_large_pages(*times, n, kNotEnded);
   }
 
   Result run(const Pulse& pulse) {

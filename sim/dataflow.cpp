@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/large_pages.hpp"
 #include "core/timeline/timeline.hpp"
 
 namespace pipewright::sim {
@@ -192,7 +193,7 @@ class Walk {
 
 std::int64_t run_dataflow(const Program& program, const Durations& durations,
                           std::vector<std::int64_t>& end, const Pulse& pulse) {
-  end.assign(program.code.size(), kNotEnded);
+  assign_in_large_pages(end, program.code.size(), kNotEnded);
   return Walk(program, durations, end).run(pulse);
 }
 

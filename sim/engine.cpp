@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/large_pages.hpp"
 #include "sim/channels.hpp"
 #include "sim/dataflow.hpp"
 #include "sim/durations.hpp"
@@ -23,8 +24,8 @@ Result from_ends(const Program& program, const Durations& durations,
   const std::size_t n = program.code.size();
   Timeline& timeline = result.timeline;
   timeline.end = std::move(end);
-  timeline.start.assign(n, kNotEnded);
-  timeline.moving.assign(n, kNotEnded);
+  assign_in_large_pages(timeline.start, n, kNotEnded);
+  assign_in_large_pages(timeline.moving, n, kNotEnded);
   result.finished = true;
   for (InstructionId id = 0; id < n; ++id) {
     const std::int64_t ended = timeline.end[id];

@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "core/base/large_pages.hpp"
 #include "core/program/lowering.hpp"
 #include "core/program/lowering_passes.hpp"
 
@@ -11,6 +12,7 @@ namespace pipewright::lowering {
 namespace {
 
 constexpr std::size_t kMostAddedToRank = 3;  // REDUCE_TIED, REDUCE_NORM, OPT
+constexpr std::size_t kAhead = 24;
 constexpr std::uint64_t kEnded = std::numeric_limits<std::uint64_t>::max();
 
 /// When an action is taken, beside those of all ranks.
@@ -26,11 +28,14 @@ class Merging {
         program_(program),
         send_flags_(flags_by_place(program.policy, ActionKind::SendF, false)),
         receive_flags_(flags_by_place(program.policy, ActionKind::RecvF, false)),
+        lane_flags_(flags_by_place(program.policy, ActionKind::F, false)),
+        flags_after_run_(flags_by_place(program.policy, ActionKind::F, true)),
         last_route_(2 * static_cast<std::size_t>(program.stages)) {}
 
   void run() {
     const std::size_t ranks = order_.begin.size();
     program_.code.reserve(order_.instructions + (updates_.wanted ? kMostAddedToRank * ranks : 0));
+    use_large_pages(program_.code);
     program_.rank_begin.push_back(0);
     for (std::size_t r = 0; r < ranks; ++r) {
       list(r);
@@ -90,6 +95,15 @@ class Merging {
     return (forward ? order_.activations : order_.gradients)[stage * order_.stride + micro_batch];
   }
 
+  /// To the other end of its transfer, which stands in a list before. The next ones of that list
+  /// are a few instructions further.
+  void link(Instruction& in, InstructionId id, InstructionId other) {
+    in.link = other;
+    Instruction* const there = program_.code.data() + other;
+    there->link = id;
+    __builtin_prefetch(there + kAhead, 1);
+  }
+
   void receive(const Arrival& arrival, std::uint32_t e) {
     const bool forward = arrival.kind == ActionKind::SendF;
     const InstructionId id = next_id();
@@ -101,10 +115,7 @@ class Merging {
     in.stage = static_cast<std::uint16_t>(forward ? arrival.stage + 1 : arrival.stage - 1);
     in.micro_batch = arrival.micro_batch;
     in.route = route_of(forward, arrival.stage, e);
-    if (sent) {
-      in.link = place;
-      program_.code[place].link = id;
-    }
+    if (sent) link(in, id, place);
     place = id;
     program_.code.push_back(in);
     after_run_ = true;
@@ -122,8 +133,7 @@ class Merging {
     in.micro_batch = a.micro_batch;
     in.route = route_of(forward, a.stage, a.edge);
     if (order_.edges[a.edge].destination < order_.edges[a.edge].source) {
-      in.link = place;
-      program_.code[place].link = id;
+      link(in, id, place);
     } else {
       place = id;
     }
@@ -158,7 +168,7 @@ class Merging {
   Instruction& on_lane(ActionKind kind) {
     Instruction& in = program_.code.emplace_back();
     in.kind = kind;
-    in.flags = flags_by_place(program_.policy, kind, after_run_);
+    in.flags = after_run_ ? flags_after_run_ : lane_flags_;
     after_run_ = false;
     return in;
   }
@@ -174,11 +184,14 @@ class Merging {
     on_lane(ActionKind::Opt);
   }
 
-  /// Numbered by the first of its ends.
   std::uint32_t route_of(bool forward, std::size_t stage, std::uint32_t e) {
+    LastRoute& last = last_route_[2 * stage + (forward ? 1 : 0)];
+    if (last.edge != e) last = {e, numbered_route(forward, stage, e)};
+    return last.route;
+  }
+  /// Numbered by the first of its ends.
+  std::uint32_t numbered_route(bool forward, std::size_t stage, std::uint32_t e) {
     const std::size_t chain = 2 * stage + (forward ? 1 : 0);
-    LastRoute& last = last_route_[chain];
-    if (last.edge == e) return last.route;
     const auto [known, is_new] = routes_.try_emplace(
         (std::uint64_t{e} << 32U) | chain, static_cast<std::uint32_t>(program_.routes.size()));
     if (is_new)
@@ -186,8 +199,7 @@ class Merging {
                                  .stage = StageId(static_cast<std::int64_t>(stage)),
                                  .source = RankId(order_.edges[e].source),
                                  .destination = RankId(order_.edges[e].destination)});
-    last = {e, known->second};
-    return last.route;
+    return known->second;
   }
 
   struct LastRoute {
@@ -197,7 +209,7 @@ class Merging {
   NumberedOrder& order_;
   const Updates& updates_;
   Program& program_;
-  const std::uint8_t send_flags_, receive_flags_;
+  const std::uint8_t send_flags_, receive_flags_, lane_flags_, flags_after_run_;
   std::vector<Stream> streams_;                              // into the rank at hand
   bool after_run_ = false;                                   // of transfers
   bool has_gradients_ = false;                               // the rank at hand computes some

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/large_pages.hpp"
+
 namespace pipewright::lowering {
 namespace {
 
+constexpr std::size_t kComputations = static_cast<std::size_t>(ActionKind::B) + 1;
 constexpr std::size_t kMostPeers = 16;  // those of a rank are gone through one by one
 /// Rows that stand a power of two apart would share the same few places of a cache.
 constexpr std::size_t kPaddedActions = 64 / sizeof(CompactAction);
@@ -27,7 +30,10 @@ Neighbours neighbours_of(ActionKind kind, int stage, int stages) {
 class Compacting {
  public:
   explicit Compacting(const Order& order)
-      : order_(order), stages_(order.stages()), edges_from_(order.ranks.size()) {
+      : order_(order),
+        stages_(order.stages()),
+        edges_from_(order.ranks.size()),
+        in_common_(kComputations * static_cast<std::size_t>(stages_)) {
     out_.edges_into.resize(order.ranks.size());
   }
 
@@ -36,6 +42,7 @@ class Compacting {
     for (const auto& row : order_.ranks) cells += row.size();
     if (cells > INT32_MAX) return std::nullopt;
     out_.actions.reserve(cells + kPaddedActions * order_.ranks.size());
+    use_large_pages(out_.actions);
     for (std::size_t r = 0; r < order_.ranks.size(); ++r) {
       out_.begin.push_back(out_.actions.size());
       last_ = {kNoEdge, kNoEdge};
@@ -55,35 +62,55 @@ class Compacting {
   }
 
  private:
+  /// What a rank's actions of one kind and stage have in common.
+  struct InCommon {
+    std::int32_t rank = -1;  // of which this is known
+    std::uint32_t edge = kNoEdge;
+    std::uint8_t flags = 0;
+  };
+
   bool add(std::size_t rank, const Action& a) {
     CompactAction& made = out_.actions.emplace_back();
     made.kind = a.kind;
     if (a.kind == ActionKind::Idle) return true;
     const int stage = a.stage.value;
     if (!is_compute(a.kind) || a.version >= 0 || stage < 0 || stage >= stages_ ||
-        a.micro_batch.value < 0 || a.micro_batch.value >= order_.micro_batches ||
-        rank_of(stage, a) != static_cast<std::int32_t>(rank))
+        a.micro_batch.value < 0 || a.micro_batch.value >= order_.micro_batches)
       return false;
+    InCommon& known =
+        in_common_[static_cast<std::size_t>(a.kind) * static_cast<std::size_t>(stages_) +
+                   static_cast<std::size_t>(stage)];
+    if (known.rank != static_cast<std::int32_t>(rank) && !learn(rank, a, known)) return false;
     made.stage = static_cast<std::uint16_t>(stage);
     made.micro_batch = static_cast<std::uint32_t>(a.micro_batch.value);
+    made.flags = known.flags;
+    made.edge = known.edge;
     ++out_.instructions;
+    receives_ += made.has(CompactAction::kReceives) ? 1 : 0;
+    if (made.edge != kNoEdge) ++out_.edges[made.edge].count;
+    return true;
+  }
+
+  /// False: the action stands on another rank than its placement says, or a rank has no place.
+  bool learn(std::size_t rank, const Action& a, InCommon& known) {
+    const auto own = static_cast<std::int32_t>(rank);
+    const int stage = a.stage.value;
+    if (rank_of(stage, a) != own) return false;
+    known = {.rank = order_.placement.looks_at_micro_batch() ? -1 : own};
     const auto [before, behind] = neighbours_of(a.kind, stage, stages_);
     if (before >= 0) {
-      const std::int32_t from = rank_of(before, a), own = static_cast<std::int32_t>(rank);
+      const std::int32_t from = rank_of(before, a);
       if (!is_rank(from)) return false;
-      made.flags = CompactAction::kNeeds;
-      if (from != own) made.flags |= CompactAction::kReceives;
-      if (from > own) made.flags |= CompactAction::kFromAbove;
-      receives_ += from != own ? 1 : 0;
+      known.flags = CompactAction::kNeeds;
+      if (from != own) known.flags |= CompactAction::kReceives;
+      if (from > own) known.flags |= CompactAction::kFromAbove;
     }
     if (behind < 0) return true;
     const std::int32_t to = rank_of(behind, a);
     if (!is_rank(to)) return false;
-    if (to == static_cast<std::int32_t>(rank)) return true;
-    made.edge = edge_to(rank, to, a.kind == ActionKind::F ? 0 : 1);
-    if (made.edge == kNoEdge) return false;
-    ++out_.edges[made.edge].count;
-    return true;
+    if (to == own) return true;
+    known.edge = edge_to(rank, to, a.kind == ActionKind::F ? 0 : 1);
+    return known.edge != kNoEdge;
   }
 
   std::int32_t rank_of(int stage, const Action& a) const {
@@ -121,12 +148,14 @@ class Compacting {
     }
     out_.instructions += 2 * sends;
     out_.arrivals = std::make_unique_for_overwrite<Arrival[]>(sends);
+    use_large_pages(out_.arrivals.get(), sends * sizeof(Arrival));
     return sends == receives_;
   }
 
   const Order& order_;
   const int stages_;
   std::vector<std::vector<std::uint32_t>> edges_from_;  // by rank
+  std::vector<InCommon> in_common_;                     // by kind and stage
   std::array<std::uint32_t, 2> last_ = {};  // edges of the rank at hand: of forwards, backwards
   std::size_t receives_ = 0;
   NumberedOrder out_;
@@ -134,13 +163,16 @@ class Compacting {
 
 /// Goes on with a rank until what it needs is missing; what makes that wakes it.
 class Numbering {
+  static constexpr std::size_t kAhead = 8;
+
  public:
   Numbering(const Order& order, NumberedOrder& out)
       : out_(out), ranks_(order.ranks.size()), awake_(order.ranks.size()) {
     out.stride =
         (static_cast<std::size_t>(order.micro_batches) / kPaddedEntries + 2) * kPaddedEntries;
-    out.activations.assign(static_cast<std::size_t>(order.stages()) * out.stride, 0);
-    out.gradients.assign(out.activations.size(), 0);
+    const std::size_t entries = static_cast<std::size_t>(order.stages()) * out.stride;
+    for (auto* const table : {&out.activations, &out.gradients})
+      assign_in_large_pages(*table, entries, std::uint32_t{0});
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       ranks_[r].next = out.begin[r];
       awake_[r] = static_cast<std::uint32_t>(r);
@@ -154,6 +186,8 @@ class Numbering {
       awake_.clear();
       for (const std::uint32_t r : round) {
         if (!go_on(r)) return false;
+        // Other ranks come first; by the time this one goes on, what it reads is in the cache.
+        __builtin_prefetch(out_.actions.data() + ranks_[r].next + kAhead, 1);
       }
     }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -215,8 +249,9 @@ class Numbering {
     made = pass;
     if (a.edge == kNoEdge) return true;
     Edge& edge = out_.edges[a.edge];
-    out_.arrivals[edge.begin + edge.count++] = {pass, a.micro_batch, a.stage,
-                                                forward ? ActionKind::SendF : ActionKind::SendB};
+    Arrival* const arrival = out_.arrivals.get() + edge.begin + edge.count++;
+    *arrival = {pass, a.micro_batch, a.stage, forward ? ActionKind::SendF : ActionKind::SendB};
+    __builtin_prefetch(arrival + kAhead, 1);
     if (ranks_[static_cast<std::size_t>(edge.destination)].waits_for == &made)
       awake_.push_back(static_cast<std::uint32_t>(edge.destination));
     return true;

@@ -1,21 +1,20 @@
 #include "planner/plans/long_step.hpp"
 
-#include <limits>
-
-#include "core/base/error.hpp"
-#include "core/timeline/ratios.hpp"
 #include "planner/schedules/order_period.hpp"
 #include "sim/engine.hpp"
+#include "sim/steady/drift.hpp"
 #include "sim/steady/listing_period.hpp"
 #include "sim/steady/order_middle.hpp"
+#include "sim/steady/program_middle.hpp"
+#include "sim/steady/repeated_step.hpp"
 #include "sim/steady/steady_state.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 struct ShortStep {
+  Program program;
   Figures figures;
-  std::int64_t instructions = 0;
   std::optional<sim::SteadyState> steady;
   std::string why_not;  // whatever the number of micro-batches
 };
@@ -25,61 +24,59 @@ ScheduleRequest with_micro_batches(ScheduleRequest request, int micro_batches) {
   return request;
 }
 
-ShortStep short_step(const Schedule& schedule, const ScheduleRequest& request, int period,
-                     const CostTable& costs, const CommPolicy& policy,
-                     const LowerOptions& options) {
+/// What long_step() is asked.
+struct Asked {
+  const Schedule& schedule;
+  const ScheduleRequest& request;
+  const CostTable& costs;
+  const CommPolicy& policy;
+  const LowerOptions& options;
+
+  Order order(int micro_batches) const {
+    return schedule.make(with_micro_batches(request, micro_batches));
+  }
+};
+
+ShortStep short_step(const Asked& asked, int micro_batches, int period) {
   ShortStep step;
-  const Order order = schedule.make(request);
-  const auto middle = sim::middle_of(
-      order, schedule.make(with_micro_batches(request, request.micro_batches + period)));
+  const Order order = asked.order(micro_batches);
+  const auto middle = sim::middle_of(order, asked.order(micro_batches + period));
   if (!middle) return step;
   const auto periods = sim::listing_period(order, *middle);
   if (!periods) return step;
-  const Program program = lower(order, policy, options);
-  step.why_not = sim::no_steady_state(program, costs);
+  step.program = lower(order, asked.policy, asked.options);
+  step.why_not = sim::no_steady_state(step.program, asked.costs);
   if (!step.why_not.empty()) return step;
-  const sim::Result result = sim::simulate(program, costs);
+  const auto phases = sim::middle_of(step.program, order, *middle, *periods);
+  if (!phases) return step;
+  const sim::Result result = sim::simulate(step.program, asked.costs);
   if (!result.finished) {
-    step.why_not = "a step of " + std::to_string(request.micro_batches) + " gets stuck";
+    step.why_not = "a step of " + std::to_string(micro_batches) + " gets stuck";
     return step;
   }
-  step.figures = figures_of(program, result.timeline, costs);
-  step.instructions = static_cast<std::int64_t>(program.code.size());
-  step.steady = sim::find_steady_state(program, costs, result.timeline, *periods * period);
+  step.figures = figures_of(step.program, result.timeline, asked.costs);
+  const int repeated = *periods * period;
+  step.steady =
+      sim::find_steady_state(step.program, asked.costs, result.timeline, *phases, repeated);
+  if (step.steady || !asked.policy.is_free_of_waits()) return step;
+  const Program longer = lower(asked.order(micro_batches + repeated), asked.policy, asked.options);
+  const sim::Result of_longer = sim::simulate(longer, asked.costs);
+  step.steady = sim::find_drift({step.program, result.timeline}, {longer, of_longer.timeline},
+                                *phases, repeated);
   return step;
 }
 
-/// a + n * b. Throws where that is more than 64 bits hold.
-std::int64_t after_repetitions(std::int64_t a, std::int64_t n, std::int64_t b) {
-  std::int64_t product = 0, sum = 0;
-  if (__builtin_mul_overflow(n, b, &product) || __builtin_add_overflow(a, product, &sum)) {
-    throw InputError(
-        "the step takes more nanoseconds than 64 bits hold (292 years); use fewer micro-batches or "
-        "smaller costs");
-  }
-  return sum;
-}
-
-LongStep repeated(const ShortStep& step, int simulated, std::int64_t repetitions) {
+LongStep repeated(const ShortStep& step, const CostTable& costs, int simulated,
+                  std::int64_t repetitions) {
   const sim::SteadyState& steady = *step.steady;
   LongStep found;
-  found.figures = step.figures;
-  found.instructions = after_repetitions(step.instructions, repetitions, steady.instructions);
+  found.figures = sim::repeated(step.program, costs, steady, repetitions, step.figures);
+  found.instructions =
+      static_cast<std::int64_t>(step.program.code.size()) + repetitions * steady.instructions;
   found.simulated = simulated;
   found.micro_batches = steady.micro_batches;
   found.repetition_ns = steady.step_ns;
   found.repetitions = repetitions;
-  Figures& figures = found.figures;
-  figures.makespan_ns = after_repetitions(figures.makespan_ns, repetitions, steady.step_ns);
-  std::int64_t all = 0;  // set_ratios() adds them up; here an overflow is noticed
-  for (std::size_t r = 0; r < figures.ranks.size(); ++r) {
-    RankFigures& rank = figures.ranks[r];
-    rank.busy_ns = after_repetitions(rank.busy_ns, repetitions, steady.busy_ns[r]);
-    rank.span_ns = after_repetitions(rank.span_ns, repetitions, steady.step_ns);
-    rank.last_end_ns = after_repetitions(rank.last_end_ns, repetitions, steady.step_ns);
-    all = after_repetitions(all, 1, rank.busy_ns);
-  }
-  set_ratios(figures);
   return found;
 }
 
@@ -107,11 +104,13 @@ LongStepAnswer long_step(const Schedule& schedule, const ScheduleRequest& reques
       return because("no state came back within " + std::to_string(tried) + " micro-batches");
     const ScheduleRequest shorter = with_micro_batches(request, static_cast<int>(tried));
     if (const auto refused = refusal_of(schedule, shorter)) return because(*refused);
-    const ShortStep step = short_step(schedule, shorter, period, costs, policy, options);
+    const ShortStep step =
+        short_step({schedule, request, costs, policy, options}, shorter.micro_batches, period);
     if (!step.why_not.empty()) return because(step.why_not);
     const std::int64_t left = m - tried;
     if (step.steady && left % step.steady->micro_batches == 0)
-      return {repeated(step, static_cast<int>(tried), left / step.steady->micro_batches), ""};
+      return {repeated(step, costs, static_cast<int>(tried), left / step.steady->micro_batches),
+              ""};
     tried += step.steady ? left % step.steady->micro_batches : tried / period * period;
   }
   return because("a short step would have more than half of the micro-batches");

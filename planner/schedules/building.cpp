@@ -1,5 +1,6 @@
 #include "planner/schedules/building.hpp"
 
+#include "core/base/large_pages.hpp"
 #include "planner/base/number_text.hpp"
 
 namespace pipewright::planner {
@@ -9,7 +10,10 @@ Order empty_order(const ScheduleRequest& request, std::size_t cells_per_rank) {
   order.placement = Placement::loop(request.ranks, request.chunks);
   order.micro_batches = request.micro_batches;
   order.ranks.resize(static_cast<std::size_t>(request.ranks));
-  for (auto& cells : order.ranks) cells.reserve(cells_per_rank);
+  for (auto& cells : order.ranks) {
+    cells.reserve(cells_per_rank);
+    use_large_pages(cells);
+  }
   return order;
 }
 

@@ -1,7 +1,7 @@
 #include "sim/steady/listing_period.hpp"
 
-#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace pipewright::sim {
@@ -57,42 +57,58 @@ class Passes {
   std::vector<std::size_t> next_;
 };
 
+/// By rank: the place of its next cell between two passes.
+using Moment = std::vector<std::size_t>;
+
+bool is_inside(const Phase& phase, const Moment& next) {
+  for (std::size_t r = 0; r < next.size(); ++r) {
+    if (next[r] < phase[r].begin || next[r] >= phase[r].end) return false;
+  }
+  return true;
+}
+
 /// The periods between two moments, if each rank goes on by as many.
-std::optional<std::size_t> periods_between(const OrderMiddle& middle,
-                                           const std::vector<std::size_t>& from,
-                                           const std::vector<std::size_t>& to) {
-  const std::size_t period = middle.ranks.front().period;
-  const std::size_t count = (to.front() - from.front()) / period;
+std::optional<std::size_t> periods_between(const Phase& phase, const Moment& from,
+                                           const Moment& to) {
+  const std::size_t count = (to.front() - from.front()) / phase.front().period;
   for (std::size_t r = 0; r < from.size(); ++r) {
-    if (to[r] - from[r] != count * middle.ranks[r].period) return std::nullopt;
+    if (to[r] - from[r] != count * phase[r].period) return std::nullopt;
   }
   return count;
+}
+
+/// Of one phase, from the moments in it.
+std::optional<std::size_t> period_of(const Phase& phase, const std::vector<Moment>& moments) {
+  // Towards the end of the phase what follows may be felt already.
+  for (const std::size_t quarters : {3U, 2U, 4U}) {
+    const std::size_t to = moments.size() * quarters / 4;
+    for (std::size_t from = to; from-- > 1;) {
+      const auto count = periods_between(phase, moments[from - 1], moments[to - 1]);
+      if (count && *count > 0) return count;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<int> listing_period(const Order& order, const OrderMiddle& middle) {
+  if (order.has_transfers()) return 1;
   Passes passes(order);
-  std::vector<std::vector<std::size_t>> moments;  // with all ranks in the middle
+  std::vector<std::vector<Moment>> moments(middle.phases.size());
   while (passes.pass()) {
-    const auto& next = passes.next();
-    bool before = false, behind = false;
-    for (std::size_t r = 0; r < next.size(); ++r) {
-      before |= next[r] < middle.ranks[r].begin;
-      behind |= next[r] >= middle.ranks[r].end;
-    }
-    if (behind) break;
-    if (!before) moments.push_back(next);
-  }
-  // Towards the end of the middle the drain may be felt already.
-  for (const std::size_t quarters : {3U, 2U, 4U}) {
-    const std::size_t to = moments.size() * quarters / 4;
-    for (std::size_t from = to; from-- > 1;) {
-      const auto count = periods_between(middle, moments[from - 1], moments[to - 1]);
-      if (count && *count > 0) return static_cast<int>(*count);
+    for (std::size_t q = 0; q < moments.size(); ++q) {
+      if (is_inside(middle.phases[q], passes.next())) moments[q].push_back(passes.next());
     }
   }
-  return std::nullopt;
+  std::size_t all = 1;
+  for (std::size_t q = 0; q < moments.size(); ++q) {
+    const auto count = period_of(middle.phases[q], moments[q]);
+    if (!count) return std::nullopt;
+    all = std::lcm(all, *count);
+    if (all > static_cast<std::size_t>(order.micro_batches)) return std::nullopt;
+  }
+  return static_cast<int>(all);
 }
 
 }  // namespace pipewright::sim

@@ -11,9 +11,9 @@ namespace pipewright::sim {
 
 /// What a pass does follows from how far each rank has come and from the cells that are next. So
 /// two moments between passes at which each rank stands the same number of periods further, both
-/// inside the middle, show that the passes between them repeat while the middle does. Returns this
-/// number of periods; nullopt: there are no such moments. For an order without transfer ends, in
-/// which each stage is one rank's.
+/// inside one phase, show that the passes between them repeat while the phase does. Returns a
+/// number of periods that is such a one in every phase; nullopt: some phase has no such moments.
+/// An order with transfer ends is taken as written: 1.
 std::optional<int> listing_period(const Order& order, const OrderMiddle& middle);
 
 }  // namespace pipewright::sim

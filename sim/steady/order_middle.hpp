@@ -1,5 +1,5 @@
-// Where an order repeats itself: of each rank the cells that come again and again, each time for
-// micro-batches that are later by the same number.
+// Where an order repeats itself: of each rank the cells that come again and again, in one stretch
+// of its list or in several, one after another (all forwards, then all backwards).
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,25 @@
 namespace pipewright::sim {
 
 /// Of a rank's list the places [begin, end): each of them, but for the last `period`, holds what
-/// stands `period` places later, for the micro-batch before.
+/// stands `period` places later, for another micro-batch.
 struct Middle {
   std::size_t begin = 0, end = 0, period = 0;
+
+  std::size_t size() const { return end - begin; }
 };
 
-/// By rank.
+/// A stretch of the step in which every rank repeats itself, by rank.
+using Phase = std::vector<Middle>;
+
 struct OrderMiddle {
-  int micro_batches = 0;  // of one period
-  std::vector<Middle> ranks;
+  int micro_batches = 0;      // of one period
+  std::vector<Phase> phases;  // as every rank goes through them
 };
 
 /// `longer` is the same rule's order for more micro-batches. Its middle, if on each rank `longer`
-/// is `order` with one period put in, wherever in the middle, and with all that stands behind it
-/// later by a period's micro-batches; nullopt: it is not, or has fewer than two periods.
+/// is `order` with one period put in in each phase, and if, inside a phase, what a cell takes from
+/// other stages is made one period later for the cell one period later; nullopt: it is not, or a
+/// phase has fewer than two periods.
 std::optional<OrderMiddle> middle_of(const Order& order, const Order& longer);
 
 }  // namespace pipewright::sim

@@ -7,42 +7,82 @@ namespace {
 
 class Repetition {
  public:
-  Repetition(const Program& program, int micro_batches)
-      : program_(program), shift_(static_cast<std::uint32_t>(micro_batches)) {}
+  Repetition(const Program& program, const Order& order, const OrderMiddle& middle, int periods)
+      : program_(program),
+        order_(order),
+        middle_(middle),
+        periods_(static_cast<std::size_t>(periods)),
+        alike_(middle.phases.size()) {}
 
-  std::optional<std::vector<Middle>> find() {
-    for (int r = 0; r < program_.ranks(); ++r) {
-      if (!find_period(r)) return std::nullopt;
+  std::optional<std::vector<Phase>> find() {
+    for (std::size_t r = 0; r < order_.ranks.size(); ++r) {
+      if (!find_alike(r)) return std::nullopt;
     }
-    for (int r = 0; r < program_.ranks(); ++r) {
-      if (!find_ends(static_cast<std::size_t>(r))) return std::nullopt;
+    std::vector<Phase> found = alike_;
+    for (std::size_t q = 0; q < found.size(); ++q) {
+      for (std::size_t r = 0; r < found[q].size(); ++r) {
+        Middle& middle = found[q][r];
+        const std::size_t from = middle.begin + (middle.size() - middle.period) / 2;
+        middle = grown(r, from, middle.period, [&](std::size_t at) { return repeats(q, r, at); });
+        if (middle.size() < 2 * middle.period) return std::nullopt;
+      }
     }
-    return std::move(middles_);
+    return found;
   }
 
  private:
-  static std::uint32_t later(const Instruction& in, std::uint32_t by) {
-    return has_micro_batch(in.kind) ? in.micro_batch + by : in.micro_batch;
-  }
-  static bool same_kind(const Instruction& a, const Instruction& b) {
-    return a.kind == b.kind && a.flags == b.flags && a.stage == b.stage && a.route == b.route;
+  /// Of a rank's cells the instruction that each has become.
+  std::vector<std::size_t> instructions_of(std::size_t rank) const {
+    std::vector<std::size_t> places;
+    std::size_t id = program_.rank_begin[rank];
+    const std::size_t end = program_.rank_begin[rank + 1];
+    for (const Cell& cell : order_.ranks[rank]) {
+      while (id < end && !is_compute(program_.code[id].kind)) ++id;
+      places.push_back(id);
+      if (is_compute(cell.action.kind) && id < end) ++id;
+    }
+    return places;
   }
 
-  /// From a computation in the middle of the list to the same one of the next period.
-  bool find_period(int rank) {
-    const InstructionId begin = program_.rank_begin[static_cast<std::size_t>(rank)];
-    const InstructionId end = program_.rank_begin[static_cast<std::size_t>(rank) + 1];
-    InstructionId from = begin + (end - begin) / 2;
-    while (from < end && !is_compute(program_.code[from].kind)) ++from;
-    InstructionId to = from + 1;
-    const auto is_next = [&](const Instruction& in) {
-      const Instruction& first = program_.code[from];
-      return same_kind(in, first) && in.micro_batch == first.micro_batch + shift_;
-    };
-    while (to < end && !is_next(program_.code[to])) ++to;
-    if (to >= end) return false;
-    middles_.push_back({from, from, to - from});
+  /// The phases of a rank as far as instructions are alike, whatever they are linked to.
+  bool find_alike(std::size_t rank) {
+    const auto places = instructions_of(rank);
+    for (std::size_t q = 0; q < alike_.size(); ++q) {
+      const Middle& cells = middle_.phases[q][rank];
+      const std::size_t further = periods_ * cells.period;
+      if (cells.size() < 2 * further) return false;
+      std::size_t from = cells.begin + (cells.size() - further) / 2;
+      while (from + further < cells.end && !is_compute(order_.ranks[rank][from].action.kind))
+        ++from;
+      if (from + further >= cells.end) return false;
+      const std::size_t period = places[from + further] - places[from];
+      alike_[q].push_back(grown(rank, places[from], period, [&](std::size_t at) {
+        return are_alike(static_cast<InstructionId>(at), static_cast<InstructionId>(at + period));
+      }));
+      if (alike_[q].back().size() < 2 * period) return false;
+    }
     return true;
+  }
+
+  template <class Repeats>
+  Middle grown(std::size_t rank, std::size_t from, std::size_t period, Repeats repeats) const {
+    const std::size_t first = program_.rank_begin[rank], behind = program_.rank_begin[rank + 1];
+    Middle middle{from, from, period};
+    while (middle.begin > first && repeats(middle.begin - 1)) --middle.begin;
+    while (middle.end + period < behind && repeats(middle.end)) ++middle.end;
+    middle.end += period;
+    return middle;
+  }
+
+  bool are_alike(InstructionId id, InstructionId next) const {
+    const Instruction& a = program_.code[id];
+    const Instruction& b = program_.code[next];
+    if (a.kind != b.kind || a.flags != b.flags || a.stage != b.stage || a.route != b.route)
+      return false;
+    if ((a.link == kNoInstruction) != (b.link == kNoInstruction)) return false;
+    if (!a.has(Instruction::kPair)) return true;
+    const Action x = *program_.cell(id).partner, y = *program_.cell(next).partner;
+    return x.kind == y.kind && x.stage == y.stage;
   }
 
   std::size_t peer_of(const Instruction& in) const {
@@ -50,52 +90,41 @@ class Repetition {
     return static_cast<std::size_t>((is_send(in.kind) ? route.destination : route.source).value);
   }
 
-  bool repeats(std::size_t rank, std::size_t at) const {
+  /// Of two that instructions a period apart are linked to.
+  bool is_later(InstructionId a, InstructionId b, const Middle& there) const {
+    return b - a == there.period || (a < there.begin && b < there.begin) ||
+           (a >= there.end && b >= there.end);
+  }
+
+  bool repeats(std::size_t phase, std::size_t rank, std::size_t at) const {
+    const Middle& here = alike_[phase][rank];
     const auto id = static_cast<InstructionId>(at);
-    const std::size_t period = middles_[rank].period;
-    const auto next = static_cast<InstructionId>(at + period);
+    const auto next = static_cast<InstructionId>(at + here.period);
+    if (!are_alike(id, next)) return false;
     const Instruction& a = program_.code[id];
-    const Instruction& b = program_.code[next];
-    if (!same_kind(a, b) || b.micro_batch != later(a, shift_)) return false;
-    if ((a.link == kNoInstruction) != (b.link == kNoInstruction)) return false;
     if (a.link != kNoInstruction) {
       const std::size_t other = is_transfer(a.kind) ? peer_of(a) : rank;
-      if (b.link - a.link != middles_[other].period) return false;
+      if (!is_later(a.link, program_.code[next].link, alike_[phase][other])) return false;
     }
-    return (!a.has(Instruction::kPair) || same_partner(id, next)) &&
-           (!a.has(Instruction::kExtraInput) || same_inputs(id, next, period));
-  }
-
-  bool same_partner(InstructionId id, InstructionId next) const {
-    const Action a = *program_.cell(id).partner, b = *program_.cell(next).partner;
-    return a.kind == b.kind && a.stage == b.stage &&
-           b.micro_batch.value - a.micro_batch.value == static_cast<std::int32_t>(shift_);
-  }
-
-  bool same_inputs(InstructionId id, InstructionId next, std::size_t period) const {
-    const auto a = program_.extra_inputs_of(id), b = program_.extra_inputs_of(next);
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [&](const auto& x, const auto& y) { return y.second - x.second == period; });
-  }
-
-  bool find_ends(std::size_t rank) {
-    Middle& middle = middles_[rank];
-    const std::size_t first = program_.rank_begin[rank], behind = program_.rank_begin[rank + 1];
-    while (middle.begin > first && repeats(rank, middle.begin - 1)) --middle.begin;
-    while (middle.end + middle.period < behind && repeats(rank, middle.end)) ++middle.end;
-    middle.end += middle.period;
-    return middle.end - middle.begin >= 2 * middle.period;
+    if (!a.has(Instruction::kExtraInput)) return true;
+    const auto inputs = program_.extra_inputs_of(id), later = program_.extra_inputs_of(next);
+    return std::equal(
+        inputs.begin(), inputs.end(), later.begin(), later.end(),
+        [&](const auto& x, const auto& y) { return is_later(x.second, y.second, here); });
   }
 
   const Program& program_;
-  const std::uint32_t shift_;
-  std::vector<Middle> middles_;
+  const Order& order_;
+  const OrderMiddle& middle_;
+  const std::size_t periods_;
+  std::vector<Phase> alike_;
 };
 
 }  // namespace
 
-std::optional<std::vector<Middle>> middle_of(const Program& program, int micro_batches) {
-  return Repetition(program, micro_batches).find();
+std::optional<std::vector<Phase>> middle_of(const Program& program, const Order& order,
+                                            const OrderMiddle& middle, int periods) {
+  return Repetition(program, order, middle, periods).find();
 }
 
 }  // namespace pipewright::sim

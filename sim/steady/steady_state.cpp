@@ -2,42 +2,41 @@
 
 #include <algorithm>
 #include <limits>
-
-#include "sim/steady/program_middle.hpp"
+#include <numeric>
 
 namespace pipewright::sim {
 namespace {
 
 class StateSearch {
  public:
-  StateSearch(const Program& program, const CostTable& costs, const Timeline& timeline,
-              const std::vector<Middle>& middles)
-      : program_(program), timeline_(timeline), middles_(middles) {
+  StateSearch(const Program& program, const CostTable& costs, const Timeline& timeline)
+      : program_(program), timeline_(timeline) {
     for (const Route& route : program.routes)
       route_ns_.push_back(costs.transfer_time(route, program.ranks()).value);
     last_end_.resize(program.code.size());
     first_move_.resize(program.code.size());
-    for (std::size_t r = 0; r < middles.size(); ++r) fill_rank(r);
+    for (std::size_t r = 0; r + 1 < program.rank_begin.size(); ++r) fill_rank(r);
   }
 
   struct Found {
     std::size_t periods = 0;
     std::int64_t from = 0, to = 0;  // the two moments
   };
-  /// Two moments in the middle, as near to each other as they are equal. Towards its end the drain
-  /// may be felt already, and towards its beginning the fill, so a few places are tried.
-  std::optional<Found> find() const {
-    const Middle& middle = middles_.front();
+  /// Two moments in a phase, as near to each other as they are equal. Towards its end what follows
+  /// may be felt already, and towards its beginning what was before, so a few places are tried.
+  std::optional<Found> find(const Phase& phase) const {
+    const Middle& middle = phase.front();
     std::size_t first = middle.begin;
     while (!is_compute(program_.code[first].kind)) ++first;
     const auto moment = [&](std::size_t k) { return timeline_.end[first + k * middle.period]; };
     std::size_t last = (middle.end - 1 - first) / middle.period, least = 0;
-    while (last > 0 && !is_inside(moment(last))) --last;
-    while (least < last && !is_inside(moment(least))) ++least;
+    while (last > 0 && !is_inside(phase, moment(last))) --last;
+    while (least < last && !is_inside(phase, moment(least))) ++least;
     for (const std::size_t quarters : {3U, 2U, 4U}) {
       const std::size_t to = least + (last - least) * quarters / 4;
       for (std::size_t k = 1; k <= to - least; ++k) {
-        if (equal(moment(to - k), moment(to), k)) return Found{k, moment(to - k), moment(to)};
+        if (equal(phase, moment(to - k), moment(to), k))
+          return Found{k, moment(to - k), moment(to)};
       }
     }
     return std::nullopt;
@@ -71,11 +70,11 @@ class StateSearch {
     return first_behind(first_move_, rank, now);
   }
 
-  /// All that is open and touched lies in the middle, and each rank has computed something.
-  bool is_inside(std::int64_t now) const {
-    for (std::size_t r = 0; r < middles_.size(); ++r) {
+  /// All that is open and touched lies in the phase, and each rank has computed something.
+  bool is_inside(const Phase& phase, std::int64_t now) const {
+    for (std::size_t r = 0; r < phase.size(); ++r) {
       const std::size_t open = first_open(r, now);
-      if (open < middles_[r].begin || first_untouched(r, now) > middles_[r].end) return false;
+      if (open < phase[r].begin || first_untouched(r, now) > phase[r].end) return false;
       const auto begin = program_.code.begin() + program_.rank_begin[r];
       if (std::none_of(begin, program_.code.begin() + static_cast<std::ptrdiff_t>(open),
                        [](const Instruction& in) { return is_compute(in.kind); }))
@@ -95,9 +94,9 @@ class StateSearch {
     return is_transfer(in.kind) ? std::min(now - moving, route_ns_[in.route]) : now - moving;
   }
 
-  bool equal(std::int64_t before, std::int64_t now, std::size_t periods) const {
-    for (std::size_t r = 0; r < middles_.size(); ++r) {
-      const std::size_t shift = periods * middles_[r].period;
+  bool equal(const Phase& phase, std::int64_t before, std::int64_t now, std::size_t periods) const {
+    for (std::size_t r = 0; r < phase.size(); ++r) {
+      const std::size_t shift = periods * phase[r].period;
       const std::size_t open = first_open(r, before), untouched = first_untouched(r, before);
       if (first_open(r, now) != open + shift || first_untouched(r, now) != untouched + shift)
         return false;
@@ -110,40 +109,17 @@ class StateSearch {
 
   const Program& program_;
   const Timeline& timeline_;
-  const std::vector<Middle>& middles_;
   std::vector<std::int64_t> route_ns_;
   std::vector<std::int64_t> last_end_, first_move_;
 };
 
-/// What a rank's computations in a part of its list take, and what they leave behind in memory.
-struct PartOfRank {
-  std::int64_t busy_ns = 0, activations = 0, bytes = 0;
-
-  void add(const Action& action, const CostTable& costs) {
-    const bool weighs = action.kind == ActionKind::W || action.kind == ActionKind::B;
-    const bool gives = action.kind == ActionKind::I || action.kind == ActionKind::B;
-    if (action.kind == ActionKind::F) ++activations;
-    if (weighs) --activations;
-    const auto stage = static_cast<std::size_t>(action.stage.value);
-    if (stage >= costs.memory.size()) return;
-    if (action.kind == ActionKind::F) bytes += costs.memory[stage].f.value;
-    if (gives) bytes += costs.memory[stage].i.value;
-    if (weighs) bytes += costs.memory[stage].w.value;
-  }
-};
-
-PartOfRank part_of_rank(const Program& program, const CostTable& costs, const Timeline& timeline,
-                        std::size_t begin, std::size_t end) {
-  PartOfRank part;
+std::int64_t busy_in(const Program& program, const Timeline& timeline, std::size_t begin,
+                     std::size_t end) {
+  std::int64_t busy = 0;
   for (std::size_t at = begin; at < end; ++at) {
-    const Instruction& in = program.code[at];
-    if (!is_compute(in.kind)) continue;
-    part.busy_ns += timeline.end[at] - timeline.start[at];
-    const Cell cell = program.cell(static_cast<InstructionId>(at));
-    part.add(cell.action, costs);
-    if (cell.partner) part.add(*cell.partner, costs);
+    if (is_compute(program.code[at].kind)) busy += timeline.end[at] - timeline.start[at];
   }
-  return part;
+  return busy;
 }
 
 }  // namespace
@@ -164,24 +140,37 @@ std::string no_steady_state(const Program& program, const CostTable& costs) {
 }
 
 std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
-                                             const Timeline& timeline, int period) {
+                                             const Timeline& timeline,
+                                             const std::vector<Phase>& phases, int micro_batches) {
   if (!no_steady_state(program, costs).empty()) return std::nullopt;
-  const auto middles = middle_of(program, period);
-  if (!middles) return std::nullopt;
-  const StateSearch search(program, costs, timeline, *middles);
-  const auto found = search.find();
-  if (!found) return std::nullopt;
-  SteadyState steady;
-  steady.micro_batches = static_cast<int>(found->periods) * period;
-  steady.step_ns = found->to - found->from;
-  for (std::size_t r = 0; r < middles->size(); ++r) {
-    const std::size_t begin = search.first_open(r, found->from);
-    const std::size_t repeated = found->periods * (*middles)[r].period;
-    const PartOfRank part = part_of_rank(program, costs, timeline, begin, begin + repeated);
-    if (part.activations != 0 || part.bytes != 0) return std::nullopt;
-    steady.busy_ns.push_back(part.busy_ns);
-    steady.instructions += static_cast<std::int64_t>(repeated);
+  const StateSearch search(program, costs, timeline);
+  std::vector<StateSearch::Found> found;
+  std::size_t all = 1;  // periods after which every phase's state has come back
+  for (const Phase& phase : phases) {
+    const auto moments = search.find(phase);
+    if (!moments) return std::nullopt;
+    all = std::lcm(all, moments->periods);
+    if (all * static_cast<std::size_t>(micro_batches) > std::numeric_limits<int>::max() / 2U)
+      return std::nullopt;
+    found.push_back(*moments);
   }
+  SteadyState steady;
+  steady.micro_batches = static_cast<int>(all) * micro_batches;
+  steady.busy_ns.resize(static_cast<std::size_t>(program.ranks()));
+  for (std::size_t q = 0; q < phases.size(); ++q) {
+    const auto times = static_cast<std::int64_t>(all / found[q].periods);
+    steady.step_ns += times * (found[q].to - found[q].from);
+    steady.parts.emplace_back();
+    for (std::size_t r = 0; r < phases[q].size(); ++r) {
+      const std::size_t begin = search.first_open(r, found[q].from);
+      const std::size_t end = begin + found[q].periods * phases[q][r].period;
+      steady.parts[q].push_back(
+          {static_cast<InstructionId>(begin), static_cast<InstructionId>(end), times});
+      steady.busy_ns[r] += times * busy_in(program, timeline, begin, end);
+      steady.instructions += times * static_cast<std::int64_t>(end - begin);
+    }
+  }
+  steady.last_end_ns.assign(steady.busy_ns.size(), steady.step_ns);
   return steady;
 }
 

@@ -128,6 +128,10 @@ int main(int argc, char** argv) {
     pipewright::rows("1f1b", 64, 1, whole, most);
     pipewright::rows("interleaved", 8, 2, whole, most);
     pipewright::rows("zb-h1", 16, 1, whole, most);
+    pipewright::rows("gpipe", 16, 1, whole, most);
+    pipewright::rows("looped-bfs", 8, 2, whole, most);
+    pipewright::rows("hanayo", 8, 2, whole, most);
+    pipewright::rows("v-half", 8, 2, whole, most);
   }
   return 0;
 }

@@ -70,6 +70,8 @@ std::optional<UnlistedStep> unlisted_step(const Arguments& arguments, Session& s
       3.0 * request.ranks * request.chunks * static_cast<double>(request.micro_batches);
   const char* const lists = lists_actions(arguments);
   const bool is_too_long = planner::refusal_of(schedule, request).has_value();
+  // Where its replicas stand only the order says, which is then refused.
+  if (is_too_long && schedule.layout == planner::Layout::Replicas) return std::nullopt;
   if (actions < kFewActions || (lists != nullptr && !is_too_long)) return std::nullopt;
   const planner::Schedule& resolved = planner::resolve_schedule(schedule.name, request.parameters);
   if (std::int64_t{request.ranks} * request.chunks > 65535) return std::nullopt;  // it is refused

@@ -69,6 +69,23 @@ TEST(SteadyState, ABillionMicroBatchesHaveTheirFigures) {
   EXPECT_NE(text.out.find("the steady state was skipped"), std::string::npos) << text.out;
 }
 
+/// Forwards and backwards repeat apart, and memory grows until the last forward.
+TEST(SteadyState, APhaseOfForwardsAndOneOfBackwards) {
+  const std::int64_t m = 1'000'000'000;
+  const json r = result_of("simulate -s gpipe -p 4 -m 1000000000 --cost F=1ms,B=2ms --mem F=5");
+  EXPECT_EQ(r.at("makespan_ns"), 3'000'000 * (m + 3));
+  EXPECT_EQ(r.at("ranks")[3].at("busy_ns"), 3'000'000 * m);
+  EXPECT_EQ(r.at("ranks")[3].at("peak_activations"), m);
+  EXPECT_EQ(r.at("ranks")[3].at("peak_bytes"), 5 * m);
+  const json looped = result_of("simulate -s looped-bfs -p 4 -v 2 -m 1000000000 --cost F=1,B=2");
+  EXPECT_EQ(looped.at("makespan_ns"), 3 * (2 * m + 3));
+  EXPECT_EQ(looped.at("ranks")[0].at("peak_activations"), 2 * m);
+  const json waves = result_of(
+      "simulate -s hanayo -p 4 -v 2 -m 1000000000 --cost F=1,I=1,W=1 --param backward=split");
+  EXPECT_EQ(waves.at("makespan_ns"), 6 * m + 3 * 2);
+  EXPECT_EQ(waves.at("ranks")[0].at("peak_activations"), 2 * m - 3);
+}
+
 TEST(SteadyState, WhatNeedsEveryActionIsRefusedWithItsSize) {
   const Folder folder;
   for (const char* flag : {"--trace t.json", "--svg t.svg", "--html t.html", "--emit-order"}) {
@@ -81,10 +98,10 @@ TEST(SteadyState, WhatNeedsEveryActionIsRefusedWithItsSize) {
 
 TEST(SteadyState, WhereNothingRepeatsItSaysSo) {
   const Folder folder;
-  const auto small = pipewright("simulate -s gpipe -p 2 -m 200000 --json", folder);
+  const auto small = pipewright("simulate -s pipedream -p 2 -m 200000 --json", folder);
   EXPECT_EQ(small.status, 0);
   EXPECT_NE(small.err.find("is not known to repeat itself"), std::string::npos) << small.err;
-  const auto large = pipewright("simulate -s gpipe -p 2 -m 1000000000 --json", folder);
+  const auto large = pipewright("simulate -s pipedream -p 2 -m 1000000000 --json", folder);
   EXPECT_EQ(large.status, 2);
   EXPECT_NE(large.err.find("200 million"), std::string::npos) << large.err;
   EXPECT_NE(large.err.find("is not known to repeat itself"), std::string::npos) << large.err;
