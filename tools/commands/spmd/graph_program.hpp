@@ -1,6 +1,7 @@
 // A completed graph whose stages train micro-batches in the order of a schedule, as a Program.
 #pragma once
 
+#include "core/costs/costs.hpp"
 #include "core/order/order.hpp"
 #include "core/spmd/graph/pipeline_stages.hpp"
 #include "exec/spmd/graph_schedule.hpp"
