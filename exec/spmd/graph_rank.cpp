@@ -20,15 +20,19 @@ RankOfGraph::RankOfGraph(const GraphJob& job, int rank, GroupsByRanks groups)
       rank_(rank),
       groups_(std::move(groups)),
       memory_(job.graph, job.steps) {
-  arrays_.resize(job.steps.arrays.size());
+  const std::size_t micro_batches = job.schedule == nullptr ? 1 : job.schedule->micro_batches;
+  arrays_.resize(job.steps.arrays.size() * micro_batches);
+  if (job.schedule != nullptr) count_uses();
 }
 
 void RankOfGraph::train() {
   begin();
   for (step_ = 0; step_ < job_.training_steps; ++step_) {
-    if (LocalArray* loss = there(job_.steps.gradients[job_.steps.loss])) {
-      std::fill_n(loss->values.begin(), 1, 1.0F);
+    if (job_.schedule != nullptr) {
+      walk_schedule();
+      continue;
     }
+    seed_gradient(1);
     for (std::size_t at = 0; at < job_.steps.steps.size(); ++at) {
       walk(job_.steps.steps[at]);
       for (const std::size_t array : job_.last_uses[at]) drop(array);
@@ -39,8 +43,14 @@ void RankOfGraph::train() {
   }
 }
 
+void RankOfGraph::seed_gradient(float value) {
+  if (LocalArray* loss = there(job_.steps.gradients[job_.steps.loss])) {
+    std::fill_n(loss->values.begin(), 1, value);
+  }
+}
+
 const std::optional<LocalArray>& RankOfGraph::lying(std::size_t tensor) const {
-  return arrays_[job_.steps.lying[tensor]];
+  return arrays_[slot(job_.steps.lying[tensor])];
 }
 
 RankOutcome RankOfGraph::outcome() const {
@@ -88,29 +98,34 @@ std::optional<spmd::LocalPart> RankOfGraph::part_of(std::size_t at) const {
 void RankOfGraph::hold(std::size_t at, LocalArray array) {
   drop(at);
   memory_.hold(at, static_cast<std::int64_t>(array.values.size()));
-  arrays_[at] = std::move(array);
+  arrays_[slot(at)] = std::move(array);
 }
 
 void RankOfGraph::drop(std::size_t at) {
-  if (!arrays_[at]) return;
-  memory_.drop(at, static_cast<std::int64_t>(arrays_[at]->values.size()));
-  arrays_[at].reset();
+  std::optional<LocalArray>& held = arrays_[slot(at)];
+  if (!held) return;
+  memory_.drop(at, static_cast<std::int64_t>(held->values.size()));
+  held.reset();
 }
 
 LocalArray* RankOfGraph::there(const ArrayPlace& at) {
   if (!at) return nullptr;
-  if (!arrays_[*at]) {
+  std::optional<LocalArray>& held = arrays_[slot(*at)];
+  if (!held) {
     const auto part = part_of(*at);
     if (!part) return nullptr;
     hold(*at, zeros_of(*part));
   }
-  return &*arrays_[*at];
+  return &*held;
 }
 
 void RankOfGraph::begin() {
   for (std::size_t tensor = 0; tensor < graph_.tensors.size(); ++tensor) {
-    if (!job_.first_values[tensor].empty()) begin_with(tensor);
+    for (micro_batch_ = 0; micro_batch_ < job_.first_values[tensor].size(); ++micro_batch_) {
+      begin_with(tensor);
+    }
   }
+  micro_batch_ = 0;
   for (const TrainingStep& step : job_.steps.steps) {
     if (step.kind == TrainingStep::Kind::Update) begin_states(step);
   }
@@ -139,7 +154,7 @@ void RankOfGraph::begin_with(std::size_t tensor) {
   if (array == nullptr) return;
   const spmd::LocalPart whole{.offset = spmd::Shape(array->part.shape.size()),
                               .shape = graph_.tensors[tensor].shape};
-  copy_box({whole, job_.first_values[tensor]}, array->part, *array);
+  copy_box({whole, job_.first_values[tensor][micro_batch_]}, array->part, *array);
   const bool is_parameter = graph_.tensors[tensor].role == spmd::TensorRole::Parameter;
   if (is_parameter) load(kSavedValue, tensor, *array);
 }
@@ -159,7 +174,7 @@ void RankOfGraph::move(const TrainingStep& step) {
   const TrainingArray& before = job_.steps.arrays[from];
   static_cast<void>(there(from));
   auto made = moved(step.plan, graph_.tensors[before.tensor].shape, distribution(before), rank_,
-                    groups_, arrays_[from]);
+                    groups_, arrays_[slot(from)]);
   if (!made || !part_of(to)) return;
   if (job_.steps.arrays[to].is_gradient) {
     copy_box(*made, made->part, *there(to), true);
@@ -177,7 +192,7 @@ void RankOfGraph::update(const TrainingStep& step) {
   update_part(graph_.optimizer, done + step_, *gradient, *value, states_[step.at]);
 }
 
-void RankOfGraph::compute(const TrainingStep& step) {
+void RankOfGraph::compute(const TrainingStep& step, GradientsOf gradients) {
   const spmd::GraphOperator& one = graph_.operators[step.at];
   const std::vector<int>& ranks = graph_.meshes[*one.annotation.mesh].mesh.ranks;
   if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return;
@@ -207,8 +222,21 @@ void RankOfGraph::compute(const TrainingStep& step) {
     }
     call.of_outputs.push_back(given);
   }
-  for (const ArrayPlace& at : step.gradients) call.gradients.push_back(there(at));
+  Added added;  // of parameters, where a schedule says when
+  added.reserve(step.gradients.size());
+  for (const ArrayPlace& at : step.gradients) {
+    const bool is_wanted = at && (gradients == GradientsOf::All ||
+                                  is_parameter(*at) == (gradients == GradientsOf::Parameters));
+    if (is_wanted && job_.schedule != nullptr && is_parameter(*at)) {
+      added.emplace_back(*at, zeros_of(*part_of(*at)));
+      call.gradients.push_back(&added.back().second);
+    } else {
+      call.gradients.push_back(is_wanted ? there(at) : nullptr);
+    }
+  }
+  if (std::ranges::count(call.gradients, nullptr) == std::ssize(call.gradients)) return;
   own != nullptr ? own->backward(call) : local_operator(one).backward(call);
+  if (!added.empty()) add_later(step, std::move(added));
 }
 
 }  // namespace pipewright::exec::graphs

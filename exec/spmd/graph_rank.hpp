@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "core/spmd/graph/step_memory.hpp"
+#include "exec/spmd/graph_schedule.hpp"
 #include "exec/spmd/graph_updates.hpp"
 #include "exec/spmd/local_operators.hpp"
 #include "exec/spmd/moves.hpp"
 #include "exec/spmd/rank_outcome.hpp"
 #include "exec/spmd/saved_state.hpp"
+#include "exec/spmd/stage_mail.hpp"
 
 namespace pipewright::exec::graphs {
 
@@ -22,10 +24,18 @@ struct GraphJob {
   const spmd::TrainingSteps& steps;
   const LocalFunctions& functions;
   int training_steps = 1;
-  std::vector<std::vector<float>> first_values = {};  // by tensor; empty where an operator makes it
+  /// By tensor, none where an operator makes it; of data for each micro-batch.
+  std::vector<std::vector<std::vector<float>>> first_values = {};
   std::vector<std::vector<std::size_t>> last_uses = {};  // of arrays, by step
   const SavedState* from = nullptr;                      // what it goes on from, if anything
+  /// Where micro-batches go through the stages of a pipeline.
+  const GraphSchedule* schedule = nullptr;
+  const spmd::PipelineSteps* pipeline = nullptr;
+  StageMail* mail = nullptr;
 };
+
+/// Which gradients an operator's backward computes.
+enum class GradientsOf { All, Activations, Parameters };
 
 class RankOfGraph {
  public:
@@ -56,14 +66,41 @@ class RankOfGraph {
   void walk(const spmd::TrainingStep& step);
   void move(const spmd::TrainingStep& step);
   void update(const spmd::TrainingStep& step);
-  void compute(const spmd::TrainingStep& step);
+  void compute(const spmd::TrainingStep& step, GradientsOf gradients = GradientsOf::All);
+  void seed_gradient(float value);
+
+  // With a schedule.
+  std::size_t slot(std::size_t array) const;
+  bool is_parameter(std::size_t array) const;
+  bool stays(std::size_t array) const;
+  void count_uses();
+  void walk_schedule();
+  void act(const Action& action);
+  void go_forward(std::size_t stage);
+  void go_back(std::size_t stage, GradientsOf gradients);
+  void take_step(std::size_t at, GradientsOf gradients);
+  void release(std::size_t array);
+  using Added = std::vector<std::pair<std::size_t, LocalArray>>;  // to gradients of parameters
+  void add_later(const spmd::TrainingStep& step, Added added);
+  void end_backward(std::size_t stage);
+  void send(std::size_t stage, bool is_gradient);
+  void receive(const spmd::StageMessage& message);
 
   const GraphJob& job_;
   const spmd::OperatorGraph& graph_;
   const int rank_;
   GroupsByRanks groups_;
   int step_ = 0;
-  std::vector<std::optional<LocalArray>> arrays_;
+  std::size_t micro_batch_ = 0;
+  std::vector<std::optional<LocalArray>> arrays_;  // by slot
+  std::vector<int> uses_, uses_left_;              // by array, by slot
+  bool splits_ = false;                            // some backward has its W apart
+  std::size_t loss_stage_ = 0;
+  std::vector<double> micro_batch_losses_;
+  /// By stage and micro-batch what is still to be added, and by stage the next micro-batch: all are
+  /// added in ascending order, whatever the schedule.
+  std::map<std::pair<std::size_t, std::size_t>, Added> added_;
+  std::vector<std::size_t> next_added_;
   std::map<std::size_t, PartStates> states_;  // by parameter, as the next
   std::map<std::size_t, LocalArray> first_gradients_;
   std::int64_t bytes_read_ = 0;

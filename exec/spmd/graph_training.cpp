@@ -42,17 +42,12 @@ std::int64_t choices_of(const OperatorGraph& graph, std::size_t tensor) {
   return std::max<std::int64_t>(1, least);
 }
 
-/// As given, else uniform; of a matrix in the range that keeps the size of what it multiplies.
-std::vector<float> first_values(const OperatorGraph& graph, std::size_t at,
-                                const GraphTrainingOptions& options) {
+/// Uniform; of a matrix in the range that keeps the size of what it multiplies.
+std::vector<float> drawn_values(const OperatorGraph& graph, std::size_t at, std::uint64_t key) {
   const spmd::GraphTensor& tensor = graph.tensors[at];
-  if (const auto given = options.values.find(tensor.name); given != options.values.end()) {
-    return given->second;
-  }
   std::int64_t elements = 1;
   for (const std::int64_t size : tensor.shape) elements *= size;
   std::vector<float> values(sized(elements));
-  const std::uint64_t key = key_of(options.seed, tensor.name);
   const std::int64_t choices = choices_of(graph, at);
   const bool is_matrix = tensor.role == spmd::TensorRole::Parameter && tensor.shape.size() > 1;
   const float range =
@@ -61,6 +56,29 @@ std::vector<float> first_values(const OperatorGraph& graph, std::size_t at,
     values[i] = is_whole_number(tensor)
                     ? static_cast<float>(uniform_below(key, i, static_cast<std::uint64_t>(choices)))
                     : range * symmetric_uniform(key, i);
+  }
+  return values;
+}
+
+/// As given, else drawn, by the tensor's name; of data what each micro-batch has.
+std::vector<std::vector<float>> first_values(const OperatorGraph& graph, std::size_t at,
+                                             const GraphTrainingOptions& options) {
+  const spmd::GraphTensor& tensor = graph.tensors[at];
+  const bool is_data = tensor.role != spmd::TensorRole::Parameter;
+  const std::size_t count = options.schedule && is_data ? options.schedule->micro_batches : 1;
+  const auto given = options.values.find(tensor.name);
+  std::vector<std::vector<float>> values;
+  for (std::size_t one = 0; one < count; ++one) {
+    if (given == options.values.end()) {
+      const std::string name = tensor.name + (one == 0 ? "" : "#" + std::to_string(one));
+      values.push_back(drawn_values(graph, at, key_of(options.seed, name)));
+      continue;
+    }
+    std::int64_t elements = 1;
+    for (const std::int64_t size : tensor.shape) elements *= size;
+    const bool is_for_all = given->second.size() > sized(elements);
+    const auto begin = given->second.begin() + (is_for_all ? elements * std::ssize(values) : 0);
+    values.emplace_back(begin, begin + elements);
   }
   return values;
 }
@@ -114,6 +132,25 @@ void require_runnable(const OperatorGraph& graph, const TrainingSteps& steps,
   require_gradients(graph, steps, functions);
 }
 
+/// Each micro-batch has its own data, and arrays of its own while it is under way.
+void require_micro_batches(const OperatorGraph& graph, const TrainingSteps& steps,
+                           std::size_t micro_batches) {
+  constexpr std::size_t kMostArrays = std::size_t{1} << 20, kMostData = std::size_t{1} << 28;
+  std::size_t data = 0;
+  const auto producers = producers_of(graph);
+  for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
+    if (producers[at] || graph.tensors[at].role == spmd::TensorRole::Parameter) continue;
+    std::int64_t elements = 1;
+    for (const std::int64_t size : graph.tensors[at].shape) elements *= size;
+    data += sized(elements);
+  }
+  const std::size_t most = std::min(kMostArrays / std::max<std::size_t>(1, steps.arrays.size()),
+                                    kMostData / std::max<std::size_t>(1, data));
+  if (micro_batches <= most) return;
+  throw InputError("\"accumulate_steps\" is " + std::to_string(micro_batches) +
+                   "; of this graph a step has at most " + std::to_string(most));
+}
+
 /// The ranks of all groups that any step needs.
 std::set<std::vector<int>> wanted_groups(const OperatorGraph& graph, const TrainingSteps& steps) {
   std::set<std::vector<int>> wanted;
@@ -154,18 +191,19 @@ GroupsByRanks groups_of_process(const std::set<std::vector<int>>& wanted,
 }
 
 /// Each rank in a thread; the first error of any ends all.
-void run_all(std::map<int, std::unique_ptr<RankOfGraph>>& ranks) {
+void run_all(std::map<int, std::unique_ptr<RankOfGraph>>& ranks, StageMail& mail) {
   std::mutex guard;
   std::exception_ptr failure;
   std::vector<std::thread> threads;
   for (auto& [rank, one] : ranks) {
-    threads.emplace_back([&guard, &failure, own = one.get()] {
+    threads.emplace_back([&guard, &failure, &mail, own = one.get()] {
       try {
         own->train();
       } catch (...) {
         const std::lock_guard lock(guard);
         if (!failure) failure = std::current_exception();
         for (const auto& [members, group] : own->groups()) group->give_up("another rank failed");
+        mail.close();
       }
     });
   }
@@ -196,6 +234,7 @@ OperatorGraph on_one_rank(OperatorGraph graph) {
   for (spmd::GraphTensor& tensor : graph.tensors) tensor.annotation = {};
   for (spmd::GraphOperator& one : graph.operators) one.annotation = {};
   graph.optimizer.sharding_stage = 0;
+  if (graph.pipeline) graph.pipeline->vpp_degree = 1;
   return completed(graph).graph;
 }
 
@@ -247,13 +286,15 @@ GraphTraining joined(const OperatorGraph& graph, const std::vector<RankOutcome>&
 }
 
 /// All ranks as threads of this process.
-GraphTraining trained_in_threads(const GraphJob& job, GraphSave save) {
+GraphTraining trained_in_threads(GraphJob job, GraphSave save) {
+  StageMail mail(ranks_of(job.graph));
+  job.mail = &mail;
   auto groups = groups_by_rank(wanted_groups(job.graph, job.steps));
   std::map<int, std::unique_ptr<RankOfGraph>> ranks;
   for (const int rank : ranks_of(job.graph)) {
     ranks[rank] = std::make_unique<RankOfGraph>(job, rank, std::move(groups[rank]));
   }
-  run_all(ranks);
+  run_all(ranks, mail);
   std::vector<RankOutcome> outcomes;
   for (const auto& [rank, one] : ranks) outcomes.push_back(one->outcome());
   GraphTraining training = joined(job.graph, outcomes);
@@ -298,9 +339,16 @@ GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps
                .functions = options.functions,
                .training_steps = options.steps,
                .last_uses = last_uses(graph, steps)};
+  std::optional<spmd::PipelineSteps> pipeline;
+  if (options.schedule) {
+    require_micro_batches(graph, steps, options.schedule->micro_batches);
+    pipeline = pipeline_steps(graph, options.schedule->stages, steps);
+    job.schedule = &*options.schedule;
+    job.pipeline = &*pipeline;
+  }
   const auto producers = producers_of(graph);
   for (std::size_t at = 0; at < graph.tensors.size(); ++at) {
-    job.first_values.push_back(producers[at] ? std::vector<float>()
+    job.first_values.push_back(producers[at] ? std::vector<std::vector<float>>()
                                              : first_values(graph, at, options));
   }
   const auto from = options.load ? std::optional(SavedState(*options.load)) : std::nullopt;

@@ -17,6 +17,7 @@
 #include "core/base/units.hpp"
 #include "core/spmd/graph/step_memory.hpp"
 #include "exec/collectives/group.hpp"
+#include "exec/spmd/graph_schedule.hpp"
 #include "exec/spmd/local_operators.hpp"
 
 namespace pipewright::exec::graphs {
@@ -24,11 +25,14 @@ namespace pipewright::exec::graphs {
 struct GraphTrainingOptions {
   int steps = 3;
   std::uint64_t seed = 1;
-  /// By tensor's name, whole: what they begin with, instead of what is drawn.
+  /// By tensor's name, whole: what they begin with, instead of what is drawn. Of data for all
+  /// micro-batches, one behind the other, or for one, which they all have.
   std::map<std::string, std::vector<float>> values = {};
   LocalFunctions functions = {};  // of operators of the rule local_map
   /// Folders of saved states (exec/spmd/saved_state.hpp): what it goes on from, and what it leaves.
   std::optional<std::filesystem::path> load = {}, save = {};
+  /// Each step trains so many micro-batches, in this order; the loss is the mean of theirs.
+  std::optional<GraphSchedule> schedule = {};
 };
 
 inline constexpr int kMostGraphRanks = 64;
@@ -42,7 +46,7 @@ struct GraphTraining {
   std::int64_t bytes_read = 0;   // of a saved state, by the rank that read most
 };
 
-/// The same tensors and operators on one rank, with no annotation but that.
+/// The same tensors and operators on one rank, with no annotation but that, and no chunks.
 spmd::OperatorGraph on_one_rank(spmd::OperatorGraph graph);
 
 /// A process of a job that has one rank of the graph, the one with its number.
@@ -59,6 +63,7 @@ int processes_of(const spmd::OperatorGraph& graph);
 /// With the graph's optimizer; in threads, unless this is a process of a job. Throws InputError: an
 /// operator that is not computed here, more ranks or elements than these bounds; RunError: a value
 /// that is not finite.
+/// A schedule is of the stages of `completed`, `steps` are in their order, and ranks are threads.
 GraphTraining train_graph(const spmd::OperatorGraph& completed, const spmd::TrainingSteps& steps,
                           const GraphTrainingOptions& options,
                           const GraphProcess* process = nullptr);

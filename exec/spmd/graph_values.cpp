@@ -35,6 +35,17 @@ std::string text_of(const spmd::Shape& shape) {
   return text + "]";
 }
 
+/// Data, one micro-batch behind the other along the first dimension.
+bool is_of_all_micro_batches(spmd::Shape shape, const spmd::GraphTensor& tensor,
+                             const spmd::OperatorGraph& graph) {
+  const bool is_data = tensor.role != spmd::TensorRole::Parameter && !shape.empty();
+  if (!is_data || !graph.pipeline || shape.front() % graph.pipeline->accumulate_steps != 0) {
+    return false;
+  }
+  shape.front() /= graph.pipeline->accumulate_steps;
+  return shape == tensor.shape;
+}
+
 void require_wanted(const SafeTensor& tensor, const spmd::OperatorGraph& graph,
                     const std::string& file) {
   const auto& all = graph.tensors;
@@ -49,11 +60,10 @@ void require_wanted(const SafeTensor& tensor, const spmd::OperatorGraph& graph,
   if (producers_of(graph)[static_cast<std::size_t>(found - all.begin())]) {
     throw InputError(file, "/" + tensor.name, "an operator of the graph makes it");
   }
-  if (found->shape != tensor.shape) {
-    throw InputError(
-        file, "/" + tensor.name,
-        "has the shape " + text_of(tensor.shape) + ", and in the graph " + text_of(found->shape));
-  }
+  if (found->shape == tensor.shape || is_of_all_micro_batches(tensor.shape, *found, graph)) return;
+  throw InputError(
+      file, "/" + tensor.name,
+      "has the shape " + text_of(tensor.shape) + ", and in the graph " + text_of(found->shape));
 }
 
 std::vector<float> as_floats(const std::vector<double>& values) {

@@ -14,6 +14,7 @@ namespace pipewright::exec::graphs {
 /// By the names of tensors that no operator makes, whole, row major.
 using GraphValues = std::map<std::string, std::vector<float>>;
 
+/// Data may be of all micro-batches of a step, one behind the other along the first dimension.
 /// Throws InputError with the file and the tensor: the graph has none of that name, or an operator
 /// makes it, or it has another shape, or its type is not read here.
 GraphValues read_graph_values(const std::filesystem::path& file, const spmd::OperatorGraph& graph);

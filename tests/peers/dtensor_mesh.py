@@ -106,6 +106,22 @@ def several(made):
 # DTensor, on four processes.
 
 
+def divide_attention():
+    """DTensor knows how attention is divided by its GPU's operator alone. The CPU's is the same function, with two of
+    its nine results."""
+    import torch
+    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+    from torch.distributed.tensor._ops import _matrix_ops
+    from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy, register_op_strategy
+
+    @register_op_strategy(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+                          schema_info=RuntimeSchemaInfo(4))
+    def as_on_gpus(schema):
+        ways = _matrix_ops._scaled_dot_product_flash_attention_base_strategies(schema)
+        return expand_to_full_mesh_op_strategy(schema.get_mesh_from_args(), schema,
+                                               [[*way[:2], *way[9:]] for way in ways], input_index=2)
+
+
 class Worker:
     """One process of the mesh."""
 
@@ -120,6 +136,7 @@ class Worker:
                                              timeout=timeout)
         self.tensor, self.rank = DTensor, rank
         self.mesh = init_device_mesh('cpu', (2, 2))
+        divide_attention()
         self.schemas = []
         self.watch()
 

@@ -15,8 +15,9 @@ class Operator:
     parts of one process, their offsets and the shapes of its outputs, where that is not what computes the whole."""
 
     def __init__(self, rule, compute, inputs, attributes=(), name=None, is_list=False, on_parts=None, order=None,
-                 axes=8):
+                 axes=8, left_out=0):
         self.axes = axes  # the first so many dimensions of the inputs are divided
+        self.left_out = left_out  # inputs of the rule behind these
         self.rule, self.compute, self.attributes = rule, compute, list(attributes)
         self.order = order or range(len(inputs))  # of the inputs, as PyTorch's own operator takes them
         self.inputs = [one if isinstance(one[0], tuple) else (one, 'number') for one in inputs]
@@ -151,5 +152,19 @@ def two_inputs():
     ]
 
 
+def attention():
+    """[batch, heads, tokens, width], as PyTorch has them."""
+    heads, others = ((4, 4, 2, 4), 'signed'), ((4, 4, 6, 4), 'signed')
+
+    def attended(is_causal):
+        return lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+
+    return [
+        Operator('scaled_dot_product_attention', attended(True), [heads] * 3, [True], left_out=1),
+        Operator('scaled_dot_product_attention', attended(False), [heads, others, others], [False],
+                 name='attention to other tokens', left_out=1),
+    ]
+
+
 def operators():
-    return [*one_input(), *reducing(), *arranging(), *two_inputs()]
+    return [*one_input(), *reducing(), *arranging(), *two_inputs(), *attention()]

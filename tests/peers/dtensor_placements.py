@@ -44,6 +44,7 @@ def case_of(number, operator, placements):
         for (shape, _), one in zip(operator.inputs, placements)
     ]
     arguments = [tensors] if operator.is_list else tensors
+    arguments += [{'shape': [], 'dims_mapping': []}] * operator.left_out
     arguments = arguments + [{'attr': value} for value in operator.attributes]
     return {'id': str(number), 'rule': operator.rule, 'direction': 'forward', 'mesh': MESH, 'args': arguments}
 
@@ -94,7 +95,7 @@ def completed(command, cases, refused):
             outputs.append(f'{at}>{place}')
             graph['tensors'][outputs[-1]] = {'shape': shape, 'type': 'float64'}
         graph['operators'].append({'name': str(at), 'rule': operator.rule, 'outputs': outputs,
-                                   'inputs': [names] if operator.is_list else names,
+                                   'inputs': [names] if operator.is_list else names + [None] * operator.left_out,
                                    'attributes': operator.attributes})
     if not refused:
         return {}

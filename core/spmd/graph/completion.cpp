@@ -43,6 +43,7 @@ class Completer {
                                                  .chunk_id = meshes_.tensor_chunks[at]};
     }
     completion.why = std::move(why_);
+    completion.meshes = std::move(meshes_);
     return completion;
   }
 

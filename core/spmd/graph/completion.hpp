@@ -2,6 +2,7 @@
 // reshard stands where a tensor is made or taken otherwise than it lies.
 #pragma once
 
+#include "core/spmd/graph/process_meshes.hpp"
 #include "core/spmd/graph/propagation.hpp"
 #include "core/spmd/reshard.hpp"
 
@@ -22,6 +23,7 @@ struct Completion {
   OperatorGraph graph;                 // with an annotation of everything
   std::vector<GraphReshard> reshards;  // in the order of the operators
   Propagation why;
+  GraphMeshes meshes = {};
 };
 
 /// Annotations stay as they are, so a completed graph completes to itself. Throws InputError, with

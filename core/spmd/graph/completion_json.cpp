@@ -21,6 +21,17 @@ Json to_json(const GraphReshard& reshard, const OperatorGraph& graph) {
           {"steps", std::move(steps)}};
 }
 
+Json parts_to_json(const Completion& completion) {
+  Json parts = Json::array();
+  for (const PipelinePart& one : completion.meshes.parts) {
+    parts.push_back({{"stage", one.stage},
+                     {"chunk_id", one.chunk},
+                     {"process_mesh", completion.graph.meshes[one.mesh].name},
+                     {"layers", one.layers}});
+  }
+  return parts;
+}
+
 Json to_json(const Completion& completion) {
   Json document = to_json(completion.graph);
   document["reshards"] = Json::array();

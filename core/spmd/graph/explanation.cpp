@@ -9,11 +9,9 @@
 namespace pipewright::spmd {
 namespace {
 
-std::string quoted(const std::string& name) { return "\"" + name + "\""; }
-
 std::string dimension_text(const DividedDimension& division, const OperatorGraph& graph) {
   return "dimension " + std::to_string(division.axis) + " of " +
-         quoted(graph.tensors[division.tensor.tensor].name);
+         in_quotes(graph.tensors[division.tensor.tensor].name);
 }
 
 /// Back to an annotation, of a tensor or of the operator that came last.
@@ -39,7 +37,7 @@ std::size_t tensor_named(const OperatorGraph& graph, const std::string& name) {
     if (graph.tensors[at].name == name) return at;
     names.push_back(graph.tensors[at].name);
   }
-  throw InputError("the graph has no tensor " + quoted(name) + did_you_mean(name, names));
+  throw InputError("the graph has no tensor " + in_quotes(name) + did_you_mean(name, names));
 }
 
 const char* word_of(Cause::Kind kind) {
@@ -85,6 +83,22 @@ Json chains_to_json(const std::vector<std::vector<Reason>>& chains, const Operat
   return list;
 }
 
+std::string chunk_text(const Completion& completion, std::size_t tensor) {
+  const GraphMeshes& meshes = completion.meshes;
+  if (meshes.parts.empty()) return "";
+  const auto from = meshes.chunk_from[tensor];
+  const std::string chunk = "chunk " + std::to_string(meshes.tensor_chunks[tensor]);
+  if (!from) return chunk + ": no operator takes or makes it on its mesh";
+  const std::size_t part = meshes.part_of_operators[*from];
+  const PipelinePart& one = meshes.parts[part];
+  std::string stages;
+  for (const PipelinePart& other : meshes.parts) stages += " " + std::to_string(other.stage);
+  return chunk + " with operator " + in_quotes(completion.graph.operators[*from].name) +
+         ", which is in part " + std::to_string(part) + ", layers " +
+         in_quotes(one.layers.front()) + " to " + in_quotes(one.layers.back()) + ", on stage " +
+         std::to_string(one.stage) + "; the stages of all parts:" + stages;
+}
+
 }  // namespace
 
 Explanation explained(const Completion& completion, const std::string& tensor) {
@@ -110,6 +124,7 @@ Explanation explained(const Completion& completion, const std::string& tensor) {
   for (const GraphReshard& reshard : completion.reshards) {
     if (reshard.tensor == at) explanation.reshards.push_back(reshard);
   }
+  explanation.chunk = chunk_text(completion, at);
   return explanation;
 }
 
@@ -121,15 +136,15 @@ std::string text_of(const Reason& reason, const OperatorGraph& graph) {
       return dimension + " is annotated";
     case Cause::Kind::OperatorAnnotation:
       return dimension + " is annotated at operator " +
-             quoted(graph.operators[cause.operator_at].name);
+             in_quotes(graph.operators[cause.operator_at].name);
     case Cause::Kind::OtherMesh:
-      return dimension + " from mesh " + quoted(graph.meshes[cause.from->tensor.mesh].name);
+      return dimension + " from mesh " + in_quotes(graph.meshes[cause.from->tensor.mesh].name);
     case Cause::Kind::Rule:
       break;
   }
   const GraphOperator& one = graph.operators[cause.operator_at];
   const bool forward = cause.direction == Direction::Forward;
-  std::string text = dimension + " by " + one.rule + " " + quoted(one.name) +
+  std::string text = dimension + " by " + one.rule + " " + in_quotes(one.name) +
                      (forward ? ", forward" : ", backward");
   if (cause.from) text += ", from " + dimension_text(*cause.from, graph);
   return text;
@@ -150,6 +165,7 @@ Json to_json(const Explanation& explanation, const OperatorGraph& graph) {
   for (const GraphReshard& reshard : explanation.reshards) {
     fields["reshards"].push_back(to_json(reshard, graph));
   }
+  if (!explanation.chunk.empty()) fields["chunk"] = explanation.chunk;
   return fields;
 }
 

@@ -26,6 +26,7 @@ struct Explanation {
   std::size_t tensor = 0;
   std::vector<ExplainedDimension> dimensions = {};
   std::vector<GraphReshard> reshards = {};  // of the tensor
+  std::string chunk = {};                   // one sentence, where a pipeline has chunks
 };
 
 /// Throws InputError, with the nearest names, where the graph has no such tensor.
@@ -35,6 +36,8 @@ Explanation explained(const Completion& completion, const std::string& tensor);
 std::string text_of(const Reason& reason, const OperatorGraph& graph);
 Json to_json(const Explanation& explanation, const OperatorGraph& graph);
 
+/// The parts of a pipeline that has chunks, in their order.
+Json parts_to_json(const Completion& completion);
 /// The completed graph as a file, with "reshards".
 Json to_json(const Completion& completion);
 Json to_json(const GraphReshard& reshard, const OperatorGraph& graph);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/spmd/graph/graph_optimizer.hpp"
+#include "core/spmd/graph/graph_pipeline.hpp"
 #include "core/spmd/inference.hpp"
 #include "core/spmd/operator_call.hpp"
 
@@ -69,7 +70,11 @@ struct OperatorGraph {
   std::vector<GraphTensor> tensors;
   std::vector<GraphOperator> operators;
   GraphOptimizer optimizer = {};
+  std::optional<GraphPipeline> pipeline = {};
 };
+
+/// As sentences have names.
+inline std::string in_quotes(const std::string& name) { return "\"" + name + "\""; }
 
 /// The tensors of some arguments one after the other.
 std::vector<std::optional<std::size_t>> tensors_of(const std::vector<GraphArgument>& arguments);

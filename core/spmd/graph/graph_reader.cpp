@@ -85,7 +85,8 @@ class GraphReader {
   explicit GraphReader(const JsonCursor& document) : document_(document) {}
 
   OperatorGraph graph() && {
-    document_.only({"schema", "meshes", "tensors", "operators", "optimizer", "reshards"});
+    document_.only(
+        {"schema", "meshes", "tensors", "operators", "optimizer", "pipeline", "reshards"});
     read_meshes(document_.at("meshes"));
     read_tensors(document_.at("tensors"));
     const JsonCursor operators = document_.at("operators");
@@ -97,6 +98,8 @@ class GraphReader {
       graph_.optimizer = read_optimizer(*optimizer);
       parsed_at(*optimizer, [&] { return require_sharding(graph_.optimizer, graph_.meshes), 0; });
     }
+    if (const auto pipeline = document_.find("pipeline"))
+      graph_.pipeline = read_pipeline(*pipeline);
     return std::move(graph_);
   }
 

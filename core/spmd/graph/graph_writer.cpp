@@ -93,6 +93,7 @@ Json to_json(const OperatorGraph& graph) {
     document["operators"].push_back(to_json(one, graph));
   }
   if (graph.optimizer != GraphOptimizer{}) document["optimizer"] = to_json(graph.optimizer);
+  if (graph.pipeline) document["pipeline"] = to_json(*graph.pipeline);
   return document;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
+#include "core/spmd/graph/chunks.hpp"
 
 namespace pipewright::spmd {
 namespace {
@@ -144,7 +145,9 @@ class MeshCompletion {
 }  // namespace
 
 GraphMeshes completed_meshes(const OperatorGraph& graph, const std::vector<std::size_t>& order) {
-  return MeshCompletion(graph, order).complete();
+  GraphMeshes meshes = MeshCompletion(graph, order).complete();
+  assign_chunks(graph, meshes);
+  return meshes;
 }
 
 bool are_alike(const ProcessMesh& one, const ProcessMesh& other) {

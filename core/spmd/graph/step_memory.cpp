@@ -9,17 +9,6 @@ namespace {
 
 constexpr std::int64_t kElementBytes = 4;
 
-/// All arrays that a step reads or writes.
-std::vector<std::size_t> arrays_of(const TrainingStep& step) {
-  std::vector<std::size_t> arrays;
-  for (const auto* places : {&step.inputs, &step.outputs, &step.of_outputs, &step.gradients}) {
-    for (const ArrayPlace& place : *places) {
-      if (place) arrays.push_back(*place);
-    }
-  }
-  return arrays;
-}
-
 /// One process's walk, with the layouts alone.
 class Walk {
  public:

@@ -1,6 +1,7 @@
 #include "core/spmd/graph/training_steps.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "core/base/error.hpp"
@@ -35,8 +36,8 @@ std::set<int> dividing_dims(const GraphOperator& one) {
 
 class Lowering {
  public:
-  Lowering(const OperatorGraph& completed, std::size_t loss)
-      : graph_(completed), order_(ordered_operators(graph_)) {
+  Lowering(const OperatorGraph& completed, std::size_t loss, std::vector<std::size_t> order)
+      : graph_(completed), order_(std::move(order)) {
     steps_.loss = loss;
     forms_.resize(graph_.tensors.size());
     contributions_.resize(graph_.tensors.size());
@@ -55,6 +56,7 @@ class Lowering {
     contributions_[steps_.loss] = {
         new_array(steps_.loss, mesh_of(steps_.loss), layout_of(steps_.loss), true)};
     for (auto at = order_.rbegin(); at != order_.rend(); ++at) backward(*at);
+    turn_.reset();
     for (std::size_t at = 0; at < graph_.tensors.size(); ++at) {
       if (graph_.tensors[at].role == TensorRole::Parameter) update(at);
     }
@@ -118,7 +120,8 @@ class Lowering {
     const TrainingArray &before = steps_.arrays[from], &after = steps_.arrays[to];
     const GraphTensor& tensor = graph_.tensors[before.tensor];
     const ReshardPrices prices{.element_bytes = element_type(tensor.type)->bytes};
-    TrainingStep step{.kind = Kind::Move, .at = before.tensor, .inputs = {from}, .outputs = {to}};
+    TrainingStep step{
+        .kind = Kind::Move, .at = before.tensor, .turn = turn_, .inputs = {from}, .outputs = {to}};
     step.plan = cheapest_reshard(tensor.shape, {mesh(before.mesh), before.layout},
                                  {mesh(after.mesh), after.layout}, prices);
     steps_.steps.push_back(std::move(step));
@@ -146,7 +149,8 @@ class Lowering {
   void forward(std::size_t at) {
     const GraphOperator& one = graph_.operators[at];
     const auto inputs = tensors_of(one.inputs), outputs = tensors_of(one.outputs);
-    TrainingStep step{.kind = Kind::Forward, .at = at};
+    turn_ = at;
+    TrainingStep step{.kind = Kind::Forward, .at = at, .turn = at};
     for (std::size_t place = 0; place < inputs.size(); ++place) {
       step.inputs.emplace_back();
       if (!inputs[place]) continue;
@@ -229,6 +233,24 @@ class Lowering {
     return at;
   }
 
+  /// What later operators have added up on other meshes, so that it is first, as on one mesh.
+  void bring_home(std::size_t tensor) {
+    auto& all = contributions_[tensor];
+    const auto is_elsewhere = [&](std::size_t at) {
+      return !(mesh(steps_.arrays[at].mesh) == mesh(mesh_of(tensor)));
+    };
+    std::vector<std::size_t> elsewhere;
+    std::ranges::copy_if(all, std::back_inserter(elsewhere), is_elsewhere);
+    if (elsewhere.empty()) return;
+    std::erase_if(all, is_elsewhere);
+    ArrayPlace target = found(all, mesh_of(tensor), layout_of(tensor));
+    if (!target) {
+      target = new_array(tensor, mesh_of(tensor), layout_of(tensor), true);
+      all.push_back(*target);
+    }
+    for (const std::size_t one : elsewhere) move(one, *target);
+  }
+
   std::size_t contribution(const GraphOperator& one, std::size_t tensor, const Layout& as_taken) {
     Layout layout{.dims = as_taken.dims, .partial = {}};
     std::set<int> own;
@@ -237,12 +259,15 @@ class Lowering {
       if (own.count(dim) == 0) layout.partial[dim] = Reduction::Sum;
     }
     auto& all = contributions_[tensor];
+    const bool is_at_home = mesh(*one.annotation.mesh) == mesh(mesh_of(tensor));
+    if (is_at_home && graph_.tensors[tensor].role != TensorRole::Parameter) bring_home(tensor);
     if (const ArrayPlace at = found(all, *one.annotation.mesh, layout)) return *at;
     all.push_back(new_array(tensor, *one.annotation.mesh, std::move(layout), true));
     return all.back();
   }
 
   void backward(std::size_t at) {
+    turn_ = at;
     differentiate(at);
     // What a parameter gets moves once its last contribution is there.
     for (const std::size_t parameter : parameters_of(graph_.operators[at])) {
@@ -256,8 +281,11 @@ class Lowering {
     const auto forward = std::find_if(steps_.steps.begin(), steps_.steps.end(), [&](auto& step) {
       return step.kind == Kind::Forward && step.at == at;
     });
-    TrainingStep step{
-        .kind = Kind::Backward, .at = at, .inputs = forward->inputs, .outputs = forward->outputs};
+    TrainingStep step{.kind = Kind::Backward,
+                      .at = at,
+                      .turn = at,
+                      .inputs = forward->inputs,
+                      .outputs = forward->outputs};
     bool any = false;
     for (std::size_t place = 0; place < outputs.size(); ++place) {
       step.of_outputs.emplace_back();
@@ -306,7 +334,8 @@ class Lowering {
 
   const OperatorGraph& graph_;
   std::vector<std::size_t> order_;
-  std::vector<int> uses_;  // by tensor, as the next three: still to be differentiated
+  std::optional<std::size_t> turn_;  // whose it is
+  std::vector<int> uses_;            // by tensor, as the next three: still to be differentiated
   std::vector<bool> wanted_;
   std::vector<std::vector<std::size_t>> forms_;          // as it lies and as it is taken
   std::vector<std::vector<std::size_t>> contributions_;  // to its gradient, one for each layout
@@ -348,7 +377,22 @@ std::size_t loss_of(const OperatorGraph& graph, const std::optional<std::string>
 }
 
 TrainingSteps training_steps(const OperatorGraph& completed, std::size_t loss) {
-  return Lowering(completed, loss).lowered();
+  return training_steps(completed, loss, ordered_operators(completed));
+}
+
+TrainingSteps training_steps(const OperatorGraph& completed, std::size_t loss,
+                             std::vector<std::size_t> order) {
+  return Lowering(completed, loss, std::move(order)).lowered();
+}
+
+std::vector<std::size_t> arrays_of(const TrainingStep& step) {
+  std::vector<std::size_t> arrays;
+  for (const auto* places : {&step.inputs, &step.outputs, &step.of_outputs, &step.gradients}) {
+    for (const ArrayPlace& place : *places) {
+      if (place) arrays.push_back(*place);
+    }
+  }
+  return arrays;
 }
 
 std::int64_t bytes_of(const TrainingSteps& steps) {

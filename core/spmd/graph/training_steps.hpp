@@ -29,6 +29,8 @@ struct TrainingStep {
   };
   Kind kind = Kind::Forward;
   std::size_t at = 0;
+  /// The operator that is computed, or for which a Move is there; none of what updates parameters.
+  std::optional<std::size_t> turn = {};
   std::vector<ArrayPlace> inputs = {}, outputs = {};  // a Move has one each
   /// Of a Backward, by place of the outputs and of the inputs; none where nobody has or wants one.
   std::vector<ArrayPlace> of_outputs = {}, gradients = {};
@@ -53,6 +55,12 @@ std::size_t loss_of(const OperatorGraph& graph, const std::optional<std::string>
 /// an output whose parts become one in a way that has no gradient here; no parameter that the loss
 /// depends on.
 TrainingSteps training_steps(const OperatorGraph& completed, std::size_t loss);
+/// In another order of the operators, each after those that it takes from.
+TrainingSteps training_steps(const OperatorGraph& completed, std::size_t loss,
+                             std::vector<std::size_t> order);
+
+/// All arrays that a step reads or writes.
+std::vector<std::size_t> arrays_of(const TrainingStep& step);
 
 /// Bytes that the busiest process moves in one step, all moves together.
 std::int64_t bytes_of(const TrainingSteps& steps);

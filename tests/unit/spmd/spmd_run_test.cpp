@@ -143,6 +143,51 @@ TEST(SpmdRun, TrainsInProcessesAsInThreads) {
   }
 }
 
+TEST(SpmdRun, TrainsMicroBatchesInTheOrderOfASchedule) {
+  const Folder folder;
+  const std::string chunks = std::string(PIPEWRIGHT_SOURCE_DIR) + "/examples/graph-chunks.json";
+  const SchemaSet schemas(std::string(PIPEWRIGHT_SOURCE_DIR) + "/docs/schemas");
+  for (const auto& [words, title] :
+       {std::pair{example("hybrid-words") + " --schedule-mode 1F1B", "1f1b: p=2 m=4"},
+        std::pair{chunks + " --vpp-degree 2", "interleaved: p=2 m=4 v=2"},
+        std::pair{chunks + " --vpp-degree 2 --schedule-mode ZBVPP", "zbvpp: p=2 m=4 v=2"}}) {
+    SCOPED_TRACE(words);
+    const auto result =
+        pipewright("spmd run " + words + " --accumulate-steps 4 --order order.csv --json", folder);
+    ASSERT_EQ(result.status, 0) << result.err << result.out;
+    const Json document = Json::parse(result.out);
+    for (const std::string& problem : schemas.problems("result", document))
+      ADD_FAILURE() << problem;
+    EXPECT_EQ(document.at("pipeline").at("title"), title);
+    EXPECT_GT(document.at("pipeline").at("makespan_ns"), 0);
+    EXPECT_LT(document.at("losses").back(), document.at("losses").front());
+    EXPECT_EQ(pipewright("check order.csv", folder).status, 0);
+    EXPECT_EQ(pipewright("simulate order.csv", folder).status, 0);
+  }
+}
+
+TEST(SpmdRun, NamesWhatNoPipelineOfGraphsDoes) {
+  const Folder folder;
+  const std::string words = "spmd run " + example("hybrid-words");
+  const std::string pipeline = words + " --schedule-mode 1F1B --accumulate-steps 2";
+  for (const auto& [asked, part] :
+       {std::pair{words + " --schedule-mode pipedream", "updates weights within a step"},
+        std::pair{words + " --schedule-mode dualpipe", "has a stage on several ranks"},
+        std::pair{words + " --schedule-mode 1f2b", "there is no schedule \"1f2b\""},
+        std::pair{words + " --order order.csv", "the graph is no pipeline"},
+        std::pair{words + " --schedule-mode VPP --vpp-degree 2", "nothing says where layers begin"},
+        std::pair{words + " --vpp-degree 2 --vpp-seg-method layer:e",
+                  "with the schedule \"1F1B\" a"},
+        std::pair{"spmd run " + example("small-gpt") + " --accumulate-steps 10000",
+                  "\"accumulate_steps\" is 10000; of this graph a step has at most"},
+        std::pair{pipeline + " --transport tcp", "is trained by threads"},
+        std::pair{pipeline + " --calls calls.csv", "do not all call in one order"}}) {
+    const auto result = pipewright(asked, folder);
+    EXPECT_EQ(result.status, 2) << asked;
+    EXPECT_NE(result.err.find(part), std::string::npos) << asked << "\n" << result.err;
+  }
+}
+
 TEST(SpmdRun, NeedsAProcessForEachRank) {
   const Folder folder;
   const std::string words = "spmd run " + example("small-gpt") + " --transport tcp";

@@ -9,6 +9,7 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/commands/spmd/pipeline_flags.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -73,6 +74,22 @@ void print_graph_reshards(const std::vector<spmd::GraphReshard>& reshards,
   session.print(table.text(session.terminal()));
 }
 
+void print_parts(const spmd::Completion& completion, Session& session) {
+  Table table({{"part", Table::Align::Right},
+               {"stage", Table::Align::Right},
+               {"chunk", Table::Align::Right},
+               {"mesh"},
+               {"layers"}});
+  const auto& parts = completion.meshes.parts;
+  for (std::size_t at = 0; at < parts.size(); ++at) {
+    const auto& layers = parts[at].layers;
+    table.add({std::to_string(at), std::to_string(parts[at].stage), std::to_string(parts[at].chunk),
+               completion.graph.meshes[parts[at].mesh].name,
+               layers.front() + (layers.size() > 1 ? " to " + layers.back() : "")});
+  }
+  session.print(table.text(session.terminal()));
+}
+
 /// "dp" or "dp and tp".
 std::string dim_names(const std::vector<int>& dims, const spmd::ProcessMesh& mesh) {
   std::string text;
@@ -109,6 +126,7 @@ void print_explanation(const spmd::Explanation& explanation, const spmd::Operato
       for (const spmd::Reason& reason : chain) line(text_of(reason, graph), 8);
     }
   }
+  if (!explanation.chunk.empty()) line(explanation.chunk, 0);
   if (!explanation.reshards.empty()) print_graph_reshards(explanation.reshards, graph, session);
 }
 
@@ -118,6 +136,10 @@ void print_completion(const spmd::Completion& completion, const spmd::OperatorGr
   session.print("\n");
   print_operators(completion, session);
   session.print("\n");
+  if (!completion.meshes.parts.empty()) {
+    print_parts(completion, session);
+    session.print("\n");
+  }
   if (completion.reshards.empty()) {
     session.print("no reshards\n");
     return;
@@ -128,7 +150,8 @@ void print_completion(const spmd::Completion& completion, const spmd::OperatorGr
 int run_complete(const Arguments& arguments, Session& session) {
   const std::string file = arguments.positionals().front();
   const Json json = parse_json(read_text(file), file);
-  const spmd::OperatorGraph given = spmd::read_graph(JsonCursor(json, file));
+  spmd::OperatorGraph given = spmd::read_graph(JsonCursor(json, file));
+  take_pipeline_flags(arguments, given);
   const spmd::Completion completion = spmd::completed(given);
   const auto wanted = arguments.text("--explain");
   const auto explanation =
@@ -141,6 +164,7 @@ int run_complete(const Arguments& arguments, Session& session) {
     Json fields = {{"graph", to_json(completion)},
                    {"reshard_bytes", bytes_of(completion.reshards)},
                    {"sweeps", completion.why.sweeps}};
+    if (!completion.meshes.parts.empty()) fields["parts"] = parts_to_json(completion);
     if (explanation) fields["explanation"] = to_json(*explanation, completion.graph);
     session.print_result(fields);
   } else if (explanation) {
@@ -161,10 +185,14 @@ Command spmd_complete_command() {
       "Reads an operator graph (pipewright.graph/1): meshes, tensors, operators, and annotations "
       "of some of them. What follows for the others by the operators' rules, forward and backward, "
       "is found until nothing more follows; no annotation is changed. Where a tensor is made or "
-      "taken otherwise than it lies, a reshard stands, with its steps and bytes.";
+      "taken otherwise than it lies, a reshard stands, with its steps and bytes. Where the stages "
+      "of "
+      "a pipeline have chunks, the chunk and mesh of every operator follow from its layers.";
   command.examples = {
       {"spmd complete examples/graph-mlp.json", "tensors, operators, reshards"},
       {"spmd complete examples/graph-mlp.json --explain hidden", "why a tensor is divided so"},
+      {"spmd complete examples/graph-chunks.json --vpp-degree 2",
+       "two chunks on each of two stages"},
   };
   command.positionals = {
       {.name = "FILE", .help = "an operator graph; - is standard input", .least = 1, .most = 1}};
@@ -181,6 +209,7 @@ Command spmd_complete_command() {
        .is_file = true,
        .writes = Writes::File},
   };
+  for (Flag& flag : pipeline_flags()) command.flags.push_back(std::move(flag));
   command.run = run_complete;
   return command;
 }

@@ -14,8 +14,8 @@
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/commands/spmd/graph_cluster.hpp"
 #include "tools/commands/spmd/mesh_flag.hpp"
-#include "tools/input/named_cluster.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -24,18 +24,6 @@ namespace placing = planner::tensor_placement;
 using Align = Table::Align;
 
 std::string bytes_text(std::int64_t bytes) { return format_bytes(Bytes(bytes)); }
-
-/// A preset comes with as many nodes as the mesh needs.
-Cluster cluster_for(const Arguments& arguments, const spmd::OperatorGraph& graph) {
-  int ranks = 1;
-  for (const spmd::NamedMesh& named : graph.meshes) {
-    for (const int rank : named.mesh.ranks) ranks = std::max(ranks, rank + 1);
-  }
-  const std::string name = arguments.text_or("--cluster", "dgx-a100");
-  if (name.size() > 5 && name.substr(name.size() - 5) == ".json") return named_cluster(name);
-  const int whole = name == "local-cpu" ? ranks : (ranks + 7) / 8 * 8;
-  return named_cluster(name, whole);
-}
 
 std::string layouts_text(const std::vector<std::optional<spmd::Layout>>& layouts,
                          const spmd::ProcessMesh& mesh) {

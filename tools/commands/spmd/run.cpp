@@ -13,11 +13,15 @@
 #include "exec/spmd/graph_training.hpp"
 #include "exec/spmd/graph_values.hpp"
 #include "exec/transports/process/all_gather.hpp"
+#include "planner/tensor_placement/stage_costs.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/commands/spmd/graph_cluster.hpp"
+#include "tools/commands/spmd/graph_program.hpp"
+#include "tools/commands/spmd/pipeline_flags.hpp"
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
 
@@ -33,17 +37,26 @@ std::string digits_text(double value, int digits) {
   return text;
 }
 
+/// Of a graph that is a pipeline.
+struct Pipeline {
+  GraphProgram program;
+  CostTable costs;
+  std::string cluster;
+};
+
 struct Trained {
   spmd::OperatorGraph graph;  // completed
   spmd::TrainingSteps steps;
+  std::optional<Pipeline> pipeline;
   exec::graphs::GraphTraining divided, serial;
 };
 
 struct Comparison {
   exec::graphs::ArrayDifference losses, gradients, parameters;  // the largest of any
+  double bound = kMostDifference;
 
   bool agrees() const {
-    return std::max({losses.relative, gradients.relative, parameters.relative}) <= kMostDifference;
+    return std::max({losses.relative, gradients.relative, parameters.relative}) <= bound;
   }
 };
 
@@ -58,6 +71,10 @@ void take_larger(exec::graphs::ArrayDifference& of_all, const exec::graphs::Arra
 
 Comparison compared(const Trained& trained) {
   Comparison comparison;
+  if (trained.pipeline) {  // roundings of a sum of so many
+    comparison.bound *=
+        std::sqrt(static_cast<double>(trained.pipeline->program.schedule.micro_batches));
+  }
   for (std::size_t step = 0; step < trained.divided.losses.size(); ++step) {
     take_larger(comparison.losses,
                 exec::graphs::difference(as_floats({trained.divided.losses[step]}),
@@ -120,10 +137,11 @@ constexpr std::pair<const char*, std::int64_t spmd::StepMemory::*> kMemoryRows[]
     {"all", &spmd::StepMemory::all},
 };
 
+/// What layouts say is of one micro-batch.
 void print_memory(const Trained& trained, Session& session) {
   const spmd::StepMemory formula = memory_of(trained.graph, trained.steps);
   Table table({{"most at once, of the fullest rank"},
-               {"by layouts", Table::Align::Right},
+               {trained.pipeline ? "of one micro-batch" : "by layouts", Table::Align::Right},
                {"held", Table::Align::Right},
                {"on one rank", Table::Align::Right}});
   const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
@@ -135,6 +153,10 @@ void print_memory(const Trained& trained, Session& session) {
 }
 
 void print_training(const Trained& trained, Session& session) {
+  if (trained.pipeline) {
+    const Pipeline& pipeline = *trained.pipeline;
+    session.print(expected_text(pipeline.program, pipeline.costs, pipeline.cluster) + "\n");
+  }
   print_losses(trained, session);
   session.print("\n");
   print_moves(trained, session);
@@ -175,20 +197,25 @@ Json to_json(const Trained& trained) {
                      {"bytes", step.plan.bytes},
                      {"steps", spmd::text_of(step.plan.steps)}});
   }
-  return {{"losses", trained.divided.losses},
-          {"serial_losses", trained.serial.losses},
-          {"moves", std::move(moves)},
-          {"bytes", bytes_of(trained.steps)},
-          {"bytes_read", trained.divided.bytes_read},
-          {"memory",
-           {{"formula", to_json(memory_of(trained.graph, trained.steps))},
-            {"held", to_json(trained.divided.memory)},
-            {"serial", to_json(trained.serial.memory)}}},
-          {"difference",
-           {{"losses", to_json(comparison.losses)},
-            {"gradients", to_json(comparison.gradients)},
-            {"parameters", to_json(comparison.parameters)}}},
-          {"agrees", comparison.agrees()}};
+  Json fields = {{"losses", trained.divided.losses},
+                 {"serial_losses", trained.serial.losses},
+                 {"moves", std::move(moves)},
+                 {"bytes", bytes_of(trained.steps)},
+                 {"bytes_read", trained.divided.bytes_read},
+                 {"memory",
+                  {{"formula", to_json(memory_of(trained.graph, trained.steps))},
+                   {"held", to_json(trained.divided.memory)},
+                   {"serial", to_json(trained.serial.memory)}}},
+                 {"difference",
+                  {{"losses", to_json(comparison.losses)},
+                   {"gradients", to_json(comparison.gradients)},
+                   {"parameters", to_json(comparison.parameters)}}},
+                 {"agrees", comparison.agrees()}};
+  if (trained.pipeline) {
+    const Pipeline& pipeline = *trained.pipeline;
+    fields["pipeline"] = expected_json(pipeline.program, pipeline.costs, pipeline.cluster);
+  }
+  return fields;
 }
 
 exec::graphs::GraphTrainingOptions options_of(const Arguments& arguments) {
@@ -233,7 +260,13 @@ spmd::OperatorGraph graph_of(const Arguments& arguments) {
   const Json json = parse_json(read_text(file), file);
   spmd::OperatorGraph given = spmd::read_graph(JsonCursor(json, file));
   given.optimizer = optimizer_of(arguments, given);
+  take_pipeline_flags(arguments, given);
   return given;
+}
+
+void require_no_pipeline(const spmd::OperatorGraph& graph) {
+  if (!graph.pipeline) return;
+  throw InputError("a graph with a \"pipeline\" is trained by threads: leave out --transport");
 }
 
 void require_processes(const spmd::OperatorGraph& graph, const exec::mpi::Link& link) {
@@ -242,6 +275,52 @@ void require_processes(const spmd::OperatorGraph& graph, const exec::mpi::Link& 
   throw InputError("the graph's ranks are 0 to " + std::to_string(wanted - 1) +
                    ", and the job has " + std::to_string(link.processes()) + " processes: start " +
                    std::to_string(wanted));
+}
+
+/// The steps of a training, stage by stage where the graph is a pipeline.
+void plan_steps(const Arguments& arguments, std::size_t loss, Trained& trained) {
+  if (!trained.graph.pipeline) {
+    trained.steps = spmd::training_steps(trained.graph, loss);
+    return;
+  }
+  const spmd::PipelineStages stages = spmd::pipeline_stages(trained.graph);
+  trained.steps = spmd::training_steps(trained.graph, loss, stages.order_of(trained.graph));
+  const Cluster cluster = cluster_for(arguments, trained.graph);
+  trained.pipeline = {
+      graph_program(trained.graph, stages),
+      planner::tensor_placement::stage_costs(trained.graph, stages, trained.steps, cluster),
+      cluster.name};
+}
+
+void write_orders(const Arguments& arguments, const Trained& trained, Session& session) {
+  if (const auto out = arguments.text("--calls")) {
+    if (trained.pipeline) {
+      throw InputError(
+          "--calls: stages with micro-batches do not all call in one order; --order "
+          "has the order of each");
+    }
+    session.save(*out, spmd::calls_of(trained.graph, trained.steps));
+    session.wrote(*out);
+  }
+  if (const auto out = arguments.text("--order")) {
+    if (!trained.pipeline) {
+      throw InputError(
+          "--order: the graph is no pipeline; give it a \"pipeline\", or "
+          "--schedule-mode");
+    }
+    session.save(*out, write_order_csv(trained.pipeline->program.order));
+    session.wrote(*out);
+  }
+}
+
+exec::graphs::GraphTraining trained_on_one_rank(const spmd::OperatorGraph& given, std::size_t loss,
+                                                exec::graphs::GraphTrainingOptions options) {
+  const spmd::OperatorGraph serial = exec::graphs::on_one_rank(given);
+  if (given.pipeline) {
+    options.schedule = exec::graphs::one_after_another(spmd::pipeline_stages(serial),
+                                                       given.pipeline->accumulate_steps);
+  }
+  return exec::graphs::train_graph(serial, spmd::training_steps(serial, loss), options);
 }
 
 int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* link) {
@@ -255,16 +334,12 @@ int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* l
   }
   Trained trained;
   trained.graph = spmd::completed(given).graph;
-  trained.steps = spmd::training_steps(trained.graph, loss);
-  if (const auto out = arguments.text("--calls"); out && speaks) {
-    session.save(*out, spmd::calls_of(trained.graph, trained.steps));
-    session.wrote(*out);
-  }
+  plan_steps(arguments, loss, trained);
+  if (link != nullptr) require_no_pipeline(given);
+  if (speaks) write_orders(arguments, trained, session);
   if (const auto folder = arguments.text("--load")) options.load = *folder;
-  if (speaks) {
-    const spmd::OperatorGraph serial = exec::graphs::on_one_rank(given);
-    trained.serial = exec::graphs::train_graph(serial, spmd::training_steps(serial, loss), options);
-  }
+  if (speaks) trained.serial = trained_on_one_rank(given, loss, options);
+  if (trained.pipeline) options.schedule = trained.pipeline->program.schedule;
   if (const auto folder = arguments.text("--save")) options.save = *folder;
   if (link == nullptr) {
     trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
@@ -289,7 +364,9 @@ int run_graph(const Arguments& arguments, Session& session) {
   if (transport == "mpi") require_transport(transport);
   const auto job = job_for(transport);
   if (!job) {
-    const int processes = exec::graphs::processes_of(graph_of(arguments));
+    const spmd::OperatorGraph graph = graph_of(arguments);
+    require_no_pipeline(graph);
+    const int processes = exec::graphs::processes_of(graph);
     refuse_outside_job(transport, "spmd run", std::to_string(processes));
   }
   return run_in_job(*job, session, "spmd run", [&](exec::mpi::Link& link, Session& own) {
@@ -307,14 +384,19 @@ Command spmd_run_command() {
       "Reads an operator graph (pipewright.graph/1), completes it, and trains it with its "
       "optimizer, a thread or a process for each rank: forward, backward, what moves between, "
       "updates. Tensors that no operator makes are drawn from the seed, or read with --weights. "
-      "The same graph is trained on one rank too. The exit status is 1 if a loss, a gradient or a "
-      "parameter is off by more than 1e-6 of the largest.";
+      "The same graph is trained on one rank too. Where it is a pipeline (\"pipeline\", or flags), "
+      "the micro-batches of a step go through its stages in the order of a schedule, which is "
+      "checked before. The exit status is 1 if a loss, a gradient or a "
+      "parameter is off by more than 1e-6 of the largest; of N micro-batches, the root of N "
+      "times that.";
   command.examples = {
       {"spmd run docs/examples/data-parallel.json", "losses, and what moved in each step"},
       {"spmd run docs/examples/hybrid-parallel.json --steps 10", "eight ranks, two stages"},
       {"spmd run docs/examples/hybrid-words.json --calls calls.csv", "for check calls.csv"},
       {"spmd run docs/examples/small-gpt.json --optimizer adamw --sharding-stage 2 --save state",
        "the optimizer's states and gradients divided along dp, and saved; go on with --load state"},
+      {"spmd run docs/examples/hybrid-words.json --schedule-mode 1F1B --accumulate-steps 8",
+       "two stages that work on eight micro-batches"},
   };
   command.positionals = {
       {.name = "FILE", .help = "an operator graph; - is standard input", .least = 1, .most = 1}};
@@ -378,7 +460,20 @@ Command spmd_run_command() {
        .help = "the collectives of a step, rank by rank, as an order that check reads",
        .is_file = true,
        .writes = Writes::File},
+      {.group = "Output",
+       .name = "--order",
+       .argument = "FILE",
+       .help = "of a pipeline: what its meshes compute one after the other, for check and simulate",
+       .is_file = true,
+       .writes = Writes::File},
   };
+  for (Flag& flag : pipeline_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back({.group = "Pipeline",
+                           .name = "--cluster",
+                           .argument = "CLUSTER",
+                           .help =
+                               "what the expected time is of: a preset or cluster.json; default "
+                               "dgx-a100"});
   command.run = run_graph;
   return command;
 }

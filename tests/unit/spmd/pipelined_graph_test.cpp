@@ -1,0 +1,237 @@
+// Graphs whose stages work on micro-batches: in the order of any schedule the losses, gradients and
+// parameters of one rank, and of one large batch.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/program/lower.hpp"
+#include "core/spmd/graph/completion.hpp"
+#include "core/spmd/graph/graph_json.hpp"
+#include "exec/spmd/graph_training.hpp"
+#include "planner/schedules/registry.hpp"
+
+namespace pipewright::exec::graphs {
+namespace pipelined_graph_test {
+
+using spmd::OperatorGraph;
+using spmd::PartPlacement;
+
+constexpr int kWidth = 6;
+
+Json tensor(std::vector<int> shape) { return {{"shape", std::move(shape)}, {"type", "float32"}}; }
+
+/// A product on each layer's mesh, and a residual; what the first operator makes is taken by the
+/// last layer, too, and its weight by the head.
+Json layered(int meshes, int layers, int batch, std::vector<int> mesh_shape) {
+  Json graph = {{"schema", "pipewright.graph/1"},
+                {"meshes", Json::object()},
+                {"tensors", Json::object()},
+                {"operators", Json::array()}};
+  const bool divides = mesh_shape[1] > 1;
+  int rank = 0;
+  for (int at = 0; at < meshes; ++at) {
+    std::vector<int> ranks(static_cast<std::size_t>(mesh_shape[0] * mesh_shape[1]));
+    for (int& one : ranks) one = rank++;
+    graph["meshes"]["m" + std::to_string(at)] = {
+        {"shape", mesh_shape}, {"dim_names", {"dp", "tp"}}, {"ranks", ranks}};
+  }
+  Json& tensors = graph["tensors"];
+  const auto add = [&](const std::string& name, const std::string& rule, Json inputs,
+                       const std::string& output, Json attributes = Json::array()) {
+    graph["operators"].push_back({{"name", name},
+                                  {"rule", rule},
+                                  {"inputs", std::move(inputs)},
+                                  {"outputs", {output}},
+                                  {"attributes", std::move(attributes)}});
+    if (!tensors.contains(output)) tensors[output] = tensor({batch, kWidth});
+  };
+  const auto weight = [&](const std::string& name, int at) {
+    tensors[name] = tensor({kWidth, kWidth});
+    tensors[name]["role"] = "parameter";
+    tensors[name]["annotation"] = {{"mesh", "m" + std::to_string(at)},
+                                   {"placements", {"R", divides && at % 2 == 0 ? "S1" : "R"}}};
+  };
+  tensors["x"] = tensor({batch, kWidth});
+  tensors["x"]["annotation"] = {{"mesh", "m0"},
+                                {"placements", {mesh_shape[0] > 1 ? "S0" : "R", "R"}}};
+  weight("shared", 0);
+  add("embed", "matmul", {"x", "shared"}, "h0");
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string number = std::to_string(layer), name = "Block_" + number + "/";
+    weight("w" + number, layer * meshes / layers);
+    add(name + "up", "matmul", {"h" + number, "w" + number}, "u" + number);
+    add(name + "tanh", "tanh", {"u" + number}, "t" + number);
+    const std::string before = layer + 1 == layers ? "h0" : "h" + number;
+    add(name + "add", "add", {"t" + number, before}, "h" + std::to_string(layer + 1));
+  }
+  add("head", "matmul", {"h" + std::to_string(layers), "shared"}, "y", {false, true});
+  add("square", "square", {"y"}, "squares");
+  tensors["loss"] = tensor({});
+  add("loss", "mean", {"squares"}, "loss", {{0, 1}, false});
+  return graph;
+}
+
+OperatorGraph graph_of(const Json& json) {
+  return spmd::read_graph(JsonCursor(json, "graph.json"));
+}
+
+GraphTraining trained(const OperatorGraph& given, std::string_view schedule_name,
+                      const GraphTrainingOptions& asked) {
+  const OperatorGraph graph = completed(given).graph;
+  const spmd::PipelineStages stages = spmd::pipeline_stages(graph);
+  planner::ScheduleRequest request;
+  request.ranks = static_cast<int>(stages.meshes.size());
+  request.micro_batches = given.pipeline->accumulate_steps;
+  request.chunks = stages.chunks;
+  const Program program = lower(planner::make_order(schedule_name, request), {});
+  GraphTrainingOptions options = asked;
+  options.schedule = schedule_of(stages, program);
+  return train_graph(graph, training_steps(graph, loss_of(graph, "loss"), stages.order_of(graph)),
+                     options);
+}
+
+GraphTraining trained_serially(const OperatorGraph& given, GraphTrainingOptions options) {
+  const OperatorGraph serial = on_one_rank(given);
+  options.schedule =
+      one_after_another(spmd::pipeline_stages(serial), given.pipeline->accumulate_steps);
+  return train_graph(serial, training_steps(serial, loss_of(serial, "loss")), options);
+}
+
+void expect_near(const GraphTraining& one, const GraphTraining& other, bool same_bits,
+                 double relative = 1e-6) {
+  const auto near = [&](const std::vector<float>& a, const std::vector<float>& b,
+                        const std::string& what) {
+    const ArrayDifference found = difference(a, b);
+    EXPECT_LE(found.relative, relative) << what;
+    EXPECT_TRUE(found.same_bits || !same_bits) << what << " " << found.relative;
+  };
+  for (std::size_t step = 0; step < one.losses.size(); ++step) {
+    near({static_cast<float>(one.losses[step])}, {static_cast<float>(other.losses[step])}, "loss");
+  }
+  for (const auto& [name, values] : one.gradients)
+    near(values, other.gradients.at(name), "gradient of " + name);
+  for (const auto& [name, values] : one.parameters) near(values, other.parameters.at(name), name);
+  EXPECT_FALSE(one.parameters.empty());
+}
+
+struct Asked {
+  PartPlacement placement;
+  int chunks;
+};
+
+/// Of the registry's schedules those whose stages a graph can be; nullopt of others.
+std::optional<Asked> asked_of(const planner::Schedule& schedule) {
+  const bool is_v =
+      schedule.layout == planner::Layout::V || schedule.layout == planner::Layout::Waves;
+  if (schedule.traits.asynchronous || schedule.traits.searched) return std::nullopt;
+  if (!is_v && schedule.layout != planner::Layout::Loop) return std::nullopt;
+  if (is_v) return Asked{PartPlacement::V, schedule.default_chunks};
+  return Asked{schedule.default_chunks > 1 ? PartPlacement::Loop : PartPlacement::OneEach,
+               schedule.default_chunks};
+}
+
+OperatorGraph pipeline(Json json, const Asked& asked, int micro_batches) {
+  json["pipeline"] = {{"vpp_degree", asked.chunks},
+                      {"vpp_seg_method", "layer:Block"},
+                      {"accumulate_steps", micro_batches}};
+  OperatorGraph graph = graph_of(json);
+  graph.pipeline->placement = asked.placement;
+  return graph;
+}
+
+/// One process for a stage: no sum has another order, but for the weight that two stages use.
+TEST(PipelinedGraph, HasTheBitsOfOneRankUnderEverySchedule) {
+  int tried = 0;
+  for (const planner::Schedule& schedule : planner::schedules()) {
+    const auto asked = asked_of(schedule);
+    if (!asked) continue;
+    SCOPED_TRACE(std::string(schedule.name));
+    Json json = layered(2, 4, 3, {1, 1});
+    json["operators"][json["operators"].size() - 3]["inputs"][1] = "head.w";
+    json["tensors"]["head.w"] = json["tensors"]["w3"];
+    const OperatorGraph given = pipeline(json, *asked, 8);
+    planner::ScheduleRequest request;
+    request.ranks = 2;
+    request.micro_batches = 8;
+    request.chunks = asked->chunks;
+    if (refusal_of(schedule, request)) continue;
+    expect_near(trained(given, schedule.name, {}), trained_serially(given, {}), true);
+    ++tried;
+  }
+  EXPECT_GE(tried, 15);
+}
+
+TEST(PipelinedGraph, AgreesWhereMeshesDivideAndStagesShareAWeight) {
+  for (const char* name : {"1f1b", "interleaved", "zb-h1", "zbv", "zbvpp"}) {
+    SCOPED_TRACE(name);
+    const Asked asked = *asked_of(planner::find_schedule(name));
+    const OperatorGraph given = pipeline(layered(2, 4, 4, {2, 2}), asked, 4);
+    expect_near(trained(given, name, {}), trained_serially(given, {}), false);
+  }
+}
+
+TEST(PipelinedGraph, KeepsStatesOfTheOptimizerDivided) {
+  Json json = layered(2, 4, 4, {2, 1});
+  for (const int stage : {1, 2, 3}) {
+    json["optimizer"] = {{"type", "adamw"}, {"sharding_stage", stage}};
+    const OperatorGraph given = pipeline(json, {PartPlacement::Loop, 2}, 4);
+    expect_near(trained(given, "interleaved", {}), trained_serially(given, {}), false, 2e-5);
+  }
+}
+
+/// Of equal micro-batches the mean of the means is the mean of all: a graph with a batch as large
+/// as all of them together has the same loss and gradients.
+TEST(PipelinedGraph, IsOneLargeBatch) {
+  constexpr int kMicroBatches = 4, kRows = 3;
+  GraphTrainingOptions options;
+  for (int at = 0; at < kMicroBatches * kRows * kWidth; ++at) {
+    options.values["x"].push_back(static_cast<float>(at % 17) / 8 - 1);
+  }
+  const OperatorGraph given =
+      pipeline(layered(2, 2, kRows, {1, 1}), {PartPlacement::OneEach, 1}, kMicroBatches);
+  const OperatorGraph large = on_one_rank(graph_of(layered(2, 2, kRows * kMicroBatches, {1, 1})));
+  const GraphTraining whole =
+      train_graph(large, training_steps(large, loss_of(large, "loss")), options);
+  expect_near(trained(given, "1f1b", options), whole, false, 1e-5);
+}
+
+TEST(PipelinedGraph, HoldsFewerActivationsUnder1f1bThanUnderGpipe) {
+  const OperatorGraph given = pipeline(layered(2, 4, 64, {1, 1}), {PartPlacement::OneEach, 1}, 8);
+  EXPECT_LT(trained(given, "1f1b", {}).memory.all, trained(given, "gpipe", {}).memory.all / 2);
+}
+
+std::string complaint(const OperatorGraph& given) {
+  try {
+    (void)spmd::pipeline_stages(completed(given).graph);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PipelinedGraph, WhatIsNoPipelineIsRefusedByName) {
+  Json json = layered(2, 2, 3, {1, 2});
+  json["meshes"]["m1"]["ranks"] = {1, 2};
+  EXPECT_NE(complaint(pipeline(json, {PartPlacement::OneEach, 1}, 2))
+                .find("meshes \"m0\" and \"m1\" share process 1"),
+            std::string::npos);
+  json = layered(2, 2, 3, {1, 1});
+  json["tensors"]["w1"]["annotation"]["mesh"] = "m0";
+  json["tensors"]["w0"]["annotation"]["mesh"] = "m1";
+  const std::string back = complaint(pipeline(json, {PartPlacement::OneEach, 1}, 2));
+  EXPECT_NE(back.find("\"Block_1/up\" is on stage 0 and takes \"h1\" of stage 1"),
+            std::string::npos)
+      << back;
+  json = layered(2, 2, 3, {1, 1});
+  json["tensors"]["t0"]["annotation"] = {{"mesh", "m1"}};
+  const std::string elsewhere = complaint(pipeline(json, {PartPlacement::OneEach, 1}, 2));
+  EXPECT_NE(elsewhere.find("in a pipeline"), std::string::npos) << elsewhere;
+  json = layered(2, 2, 3, {1, 1});
+  json["operators"][1]["annotation"] = {{"chunk_id", 1}};
+  const std::string empty = complaint(pipeline(json, {PartPlacement::OneEach, 1}, 2));
+  EXPECT_NE(empty.find("no operator is in chunk 1 on mesh \"m1\""), std::string::npos) << empty;
+}
+
+}  // namespace pipelined_graph_test
+}  // namespace pipewright::exec::graphs

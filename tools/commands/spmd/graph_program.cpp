@@ -1,0 +1,88 @@
+#include "tools/commands/spmd/graph_program.hpp"
+
+#include "core/base/error.hpp"
+#include "core/program/lower.hpp"
+#include "core/program/verdict.hpp"
+#include "planner/schedules/requested.hpp"
+#include "sim/engine.hpp"
+#include "tools/cli/figures.hpp"
+
+namespace pipewright::tools {
+namespace {
+
+void require_trainable(const planner::Schedule& schedule) {
+  const std::string name = "schedule " + std::string(schedule.name);
+  if (schedule.traits.asynchronous) {
+    throw InputError(name +
+                     " updates weights within a step; a graph is updated at its end: take "
+                     "1f1b, interleaved or zb-h1");
+  }
+  if (planner::holders_in(schedule.layout) > 1 || schedule.layout == planner::Layout::Replicas) {
+    throw InputError(name +
+                     " has a stage on several ranks; of a graph each is on one mesh: take "
+                     "1f1b, interleaved or zbv");
+  }
+}
+
+void require_placed_alike(const Order& order, const spmd::PipelineStages& stages,
+                          const std::string& name) {
+  for (std::size_t stage = 0; stage < stages.count(); ++stage) {
+    const int rank =
+        order.placement.rank_of(StageId(static_cast<int>(stage)), MicroBatchId(0)).value;
+    if (rank == static_cast<int>(stages.rank_of(stage))) continue;
+    throw InputError("schedule " + name + " has stage " + std::to_string(stage) + " on rank " +
+                     std::to_string(rank) + ", the graph on mesh " +
+                     std::to_string(stages.rank_of(stage)) + " of its meshes");
+  }
+}
+
+Figures expected(const GraphProgram& one, const CostTable& costs) {
+  return figures_of(one.program, sim::simulate(one.program, costs).timeline, costs);
+}
+
+}  // namespace
+
+GraphProgram graph_program(const spmd::OperatorGraph& completed,
+                           const spmd::PipelineStages& stages) {
+  const planner::Schedule& schedule = planner::find_schedule(completed.pipeline->schedule_mode);
+  require_trainable(schedule);
+  planner::ScheduleRequest request;
+  request.ranks = static_cast<int>(stages.meshes.size());
+  request.micro_batches = completed.pipeline->accumulate_steps;
+  request.chunks = stages.chunks;
+  GraphProgram result{.title = planner::title_of(schedule, request),
+                      .order = planner::make_order(schedule.name, request),
+                      .program = {},
+                      .schedule = {}};
+  require_placed_alike(result.order, stages, std::string(schedule.name));
+  result.program = lower(result.order, {}, {.optimizer = true});
+  const CostTable costs = CostTable::uniform(static_cast<int>(stages.count()), {});
+  const WaitReport report = sim::check(result.program, costs);
+  if (report.verdict != Verdict::Ok) {
+    std::string text = result.title + " would not end: " + verdict_title(report);
+    for (const std::string& reason : verdict_reasons(result.program, report, {})) {
+      text += "; " + reason;
+    }
+    throw RunError(text);
+  }
+  result.schedule = exec::graphs::schedule_of(stages, result.program);
+  return result;
+}
+
+std::string expected_text(const GraphProgram& one, const CostTable& costs,
+                          const std::string& cluster) {
+  const Figures figures = expected(one, costs);
+  return one.title + ": ends; on " + cluster + " a step would take " +
+         time_text(figures.makespan_ns) + ", bubble " + percent_text(figures.bubble_ratio) + "\n";
+}
+
+Json expected_json(const GraphProgram& one, const CostTable& costs, const std::string& cluster) {
+  const Figures figures = expected(one, costs);
+  return {{"title", one.title},
+          {"micro_batches", one.schedule.micro_batches},
+          {"cluster", cluster},
+          {"makespan_ns", figures.makespan_ns},
+          {"bubble_ratio", figures.bubble_ratio}};
+}
+
+}  // namespace pipewright::tools
