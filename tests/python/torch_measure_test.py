@@ -96,7 +96,9 @@ class Measure(unittest.TestCase):
         self.assertEqual((profile["model_name"], profile["ranks_measured"], profile["repeats"]), ("gpt", 2, REPEATS))
         self.assertEqual(profile["sizes"][0]["layers"][0]["spread"]["f"]["count"], 2 * 4 * REPEATS)
         self.assertGreater(profile["transfer"]["issue_ns"], 0)
-        self.assertGreater(profile["transfer"]["latency_ns"], 0)
+        # 0 where the message is there before the sender's call returns, which happens where cores are few.
+        self.assertGreaterEqual(profile["transfer"]["latency_ns"], 0)
+        self.assertGreater(profile["transfer"]["bytes_per_second"], 0)
         self.assertGreater(profile["action_overhead_ns"], 0)
         self.assertEqual(len(profile["sizes"][0]["layers"]), 7)
 
