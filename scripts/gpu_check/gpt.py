@@ -7,9 +7,9 @@ import json
 import os
 import re
 import shutil
-import sys
 
 from gpu_check import machine
+from gpu_check.jobs import memory_figure, plan_by_profile, run_plan, write_job
 from gpu_check.machine import Failed, NotTaken
 
 MICRO_BATCHES = 2
@@ -35,16 +35,10 @@ def gpt_flops(shape, tokens):
     return tokens * (6 * weights + 12 * shape.layers * shape.hidden * shape.sequence)
 
 
-def gpt(context, job, shape, run_plan):
-    """`job` and `run_plan` are those of the steps."""
-    made = job(shape, 1, SAMPLES * MICRO_BATCHES, '1f1b', STEPS, 'bf16')
-    made['strategy'].update(accumulate_steps=MICRO_BATCHES, micro_batch_size=SAMPLES)
-    with open(context.path('job.json'), 'w', encoding='utf-8') as file:
-        json.dump(made, file, indent=1)
-    context.pipewright('profile', context.path('job.json'), '--sizes', str(SAMPLES), '--ranks', '1', '--precision',
-                       'bf16', '--budget', '0.2s' if context.rehearsal else '3s', '-o', context.path('profile.json'))
-    context.pipewright('tune', context.path('job.json'), '--profile', context.path('profile.json'), '-o',
-                       context.path('plan.json'))
+def gpt(context, shape):
+    shape = context.shape(shape)
+    file = write_job(context, shape, 1, SAMPLES * MICRO_BATCHES, '1f1b', STEPS, 'bf16', SAMPLES)
+    plan_by_profile(context, file, SAMPLES, 1, 'bf16')
     ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--precision', 'bf16')
     step_s = ran['steps'][-1]['step_ns'] * 1e-9
     tokens = SAMPLES * MICRO_BATCHES * shape.sequence
@@ -53,20 +47,17 @@ def gpt(context, job, shape, run_plan):
     peak = machine.peak_tflops(context.device, 'bf16')
     mfu = peak and gpt_flops(shape, tokens) / step_s * 1e-12 / peak
     context.figure('GPT of 1.3e9: MFU of wall time', mfu, '>=', 0.5)
-    with open(context.path('plan.json'), encoding='utf-8') as file:
-        foretold = json.load(file).get('predicted', {}).get('step_ns')
+    foretold = context.read('plan.json').get('predicted', {}).get('step_ns')
     if foretold:
         context.figure('GPT of 1.3e9: step, foretold against measured', abs(foretold * 1e-9 / step_s - 1), '<=', 0.05)
-    measured = max(peak - other for peak, other in zip(ran['peak_bytes'], ran['unplanned_bytes']))
-    predicted = max(ran['predicted_peak_bytes'])
-    context.figure('GPT of 1.3e9: memory, foretold against measured',
-                   max(predicted, measured) / min(predicted, measured) - 1, '<=', 0.05)
+    memory_figure(context, 'GPT of 1.3e9', ran)
 
 
 # --- PyTorch ---
 
 def pytorch(context, shape):
     """The same model, batch and precision in PyTorch, where a python3 has it."""
+    shape = context.shape(shape)
     python = shutil.which('python3', path=context.runner.environment['PATH'])
     program = os.path.join(context.source, 'scripts/gpu_check/pytorch_gpt.py')
     try:
@@ -100,7 +91,7 @@ def short_name(kernel):
 def kernels_of(lines):
     """(name, ns, bytes of the GPU's memory) of each kernel, from Nsight Compute's CSV."""
     rows = list(csv.DictReader(line for line in lines if line.startswith('"')))
-    found = collections.OrderedDict()
+    found = {}
     for row in rows:
         value = float(row['Metric Value'].replace(',', ''))
         found.setdefault((row['ID'], row['Kernel Name']), {})[row['Metric Name']] = value
@@ -108,18 +99,16 @@ def kernels_of(lines):
             for (_, name), metrics in found.items()]
 
 
-def kernels(context, job, shape):
+def kernels(context, shape):
     """A step of one micro-batch, kernel by kernel, without a graph; clocks are left as they are."""
     tool = profiler()
     if tool is None:
         raise NotTaken('Nsight Compute is not here')
     if context.rehearsal:
         raise NotTaken('a rehearsal has no kernels')
-    made = job(shape, 1, SAMPLES, '1f1b', 1)  # not planned by a profile, which has no rates of 16 bits
-    made['strategy'].update(accumulate_steps=1, micro_batch_size=SAMPLES)
-    with open(context.path('job.json'), 'w', encoding='utf-8') as file:
-        json.dump(made, file, indent=1)
-    context.pipewright('tune', context.path('job.json'), '-o', context.path('plan.json'))
+    # Not of 16 bits: it is planned without a profile, and has no rates of these.
+    file = write_job(context, context.shape(shape), 1, SAMPLES, '1f1b', 1, 'fp32', SAMPLES)
+    context.pipewright('tune', file, '-o', context.path('plan.json'))
     context.runner.run([tool, '--clock-control', 'none', '--metrics', 'gpu__time_duration.sum,dram__bytes.sum', '--csv',
                         '--print-units', 'base', '--log-file', context.path('kernels.csv'),
                         context.program('pipewright'), 'run', context.path('plan.json'), '--data',

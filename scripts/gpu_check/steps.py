@@ -7,6 +7,7 @@ from collections import namedtuple
 
 from gpu_check import gpt, machine
 from gpu_check.conformance import all_of, tests
+from gpu_check.jobs import memory_figure, plan_by_profile, run_plan, write_job
 from gpu_check.machine import Failed, NotTaken
 from gpu_check.results import figure
 
@@ -97,37 +98,6 @@ def _sanitized(context, tool, program, chosen):
     context.runner.run([*tool, context.program(program), f'--gtest_filter={chosen}'], context.log)
 
 
-# --- Jobs and plans ---
-
-def job(shape, ranks, batch, schedule, steps, precision='fp32'):
-    return {
-        'schema': 'pipewright.job/1',
-        'model': {'schema': 'pipewright.model/1', 'name': f'gpt-{shape.hidden}-{shape.layers}',
-                  'bytes_per_element': 2 if precision == 'bf16' else 4,
-                  'transformer': {'hidden': shape.hidden, 'layers': shape.layers, 'heads': shape.heads,
-                                  'vocabulary': shape.vocabulary, 'sequence': shape.sequence}},
-        'cluster': {'schema': 'pipewright.cluster/1', 'name': 'one-gpu', 'nodes': 1, 'devices_per_node': ranks,
-                    'device': {'kind': 'cuda', 'model': 'one partition', 'memory_bytes': 130000000000,
-                               'peak_flops': 6e13},
-                    'inside': {'latency_ns': 5000, 'bytes_per_second': 1e12, 'sharing': 'none'}},
-        'global_batch': batch,
-        'strategy': {'dp_degree': 1, 'pp_degree': ranks, 'accumulate_steps': batch, 'schedule_mode': schedule},
-        'training': {'steps': steps, 'seed': 1}}
-
-
-def write_job(context, *what):
-    with open(context.path('job.json'), 'w', encoding='utf-8') as file:
-        json.dump(job(*what), file, indent=1)
-    return context.path('job.json')
-
-
-def run_plan(context, plan, name, *flags):
-    """name.json and name.trace.json.gz."""
-    context.pipewright('run', context.path(plan), '--data', os.path.join(context.source, 'LICENSE'), '--json',
-                       '--trace', context.path(f'{name}.trace.json.gz'), *flags, out=f'{name}.json')
-    return context.read(f'{name}.json')
-
-
 # --- Model FLOP/s ---
 
 def block_flops(shape, samples):
@@ -176,19 +146,13 @@ def pipeline(context, shape, ranks, precision, title):
     """Profiled and planned from that: what the host needs, what lies between actions, memory, and the step foretold
     beside the one measured."""
     file = write_job(context, context.shape(shape), ranks, 4 * ranks, '1f1b', 6, precision)
-    context.pipewright('profile', file, '--sizes', '1', '--ranks', str(ranks), '--precision', precision, '--budget',
-                       '0.2s' if context.rehearsal else '3s', '-o', context.path('profile.json'))
-    context.pipewright('tune', file, '--profile', context.path('profile.json'), '-o', context.path('plan.json'))
+    plan_by_profile(context, file, 1, ranks, precision)
     ran = run_plan(context, 'plan.json', 'run', '--device', 'cuda', '--no-cuda-graph', '--precision', precision)
     trace, foretold = context.path('run.trace.json.gz'), context.path('foretold.trace.json.gz')
     step_ns = ran['steps'][-1]['step_ns']
     context.figure(f'{title}: host enqueues, share of a step', max(ran['enqueued_ns']) / step_ns)
     gap_figure(context, title, ran, 5000)
-    # A plan speaks of tensors: not of libraries' own memory, nor of blocks that are kept and not used.
-    measured = max(peak - other for peak, other in zip(ran['peak_bytes'], ran['unplanned_bytes']))
-    predicted = max(ran['predicted_peak_bytes'])
-    context.figure(f'{title}: fullest rank\'s memory, foretold against measured',
-                   max(predicted, measured) / min(predicted, measured) - 1, '<=', 0.05)
+    memory_figure(context, title, ran)
     context.pipewright('simulate', context.path('plan.json'), '--trace', foretold)
     context.pipewright('compare', foretold, trace, '--json', out='compare.json')
     context.figure(f'{title}: step, foretold against measured, %',
@@ -214,20 +178,6 @@ def _replayed(context, ranks, precision):
     context.figure(f'{ranks} partitions, {precision}, CUDA graph: host enqueues, share of a step',
                    max(ran['enqueued_ns']) / ran['steps'][-1]['step_ns'], '<=', 0.05)
     context.figure(f'{ranks} partitions, {precision}, CUDA graph: step, ms', ran['steps'][-1]['step_ns'] * 1e-6)
-
-
-# --- A whole model on the whole GPU ---
-
-def whole_gpt(context):
-    gpt.gpt(context, job, context.shape(GPT), run_plan)
-
-
-def kernels(context):
-    gpt.kernels(context, job, context.shape(GPT))
-
-
-def pytorch(context):
-    gpt.pytorch(context, context.shape(GPT))
 
 
 # --- Schedules ---
@@ -282,9 +232,9 @@ STEPS = [
            (PIPELINE, n, 'bf16', f'{n} partitions, bf16'))
       for n in (2, 4)),
     Step('graph-2', 35, 'a step as one CUDA graph, 2 partitions', graph, (2, 'bf16')),
-    Step('gpt', 60, 'a GPT of 1.3e9 parameters on the whole GPU: MFU', whole_gpt, ()),
-    Step('kernels', 75, 'a step of it, kernel by kernel', kernels, ()),
-    Step('pytorch', 60, 'the same GPT in PyTorch', pytorch, ()),
+    Step('gpt', 60, 'a GPT of 1.3e9 parameters on the whole GPU: MFU', gpt.gpt, (GPT,)),
+    Step('kernels', 75, 'a step of it, kernel by kernel', gpt.kernels, (GPT,)),
+    Step('pytorch', 60, 'the same GPT in PyTorch', gpt.pytorch, (GPT,)),
     Step('rates', 30, 'products and copies: the whole GPU, 2, 4 and 8 partitions', rates, ()),
     Step('nccl', 25, 'NCCL with one rank; its calls', nccl, ()),
     Step('partitions-2-tf32', 35, 'the same pipeline', pipeline, (PIPELINE, 2, 'tf32', '2 partitions, tf32')),
