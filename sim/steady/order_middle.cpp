@@ -107,16 +107,6 @@ class Cutting {
   std::vector<Cut> cuts_;
 };
 
-/// From a place that repeats as far as `repeats(at)` holds in both directions.
-template <class Repeats>
-Middle grown(std::size_t from, std::size_t period, std::size_t size, Repeats repeats) {
-  Middle middle{from, from, period};
-  while (middle.begin > 0 && repeats(middle.begin - 1)) --middle.begin;
-  while (middle.end + period < size && repeats(middle.end)) ++middle.end;
-  middle.end += period;
-  return middle;
-}
-
 class Search {
  public:
   Search(const Order& order, const Order& longer) : order_(order), longer_(longer) {}
@@ -136,7 +126,7 @@ class Search {
         Middle& middle = found[q][r];
         if (middle.size() < 2 * middle.period) return std::nullopt;
         const std::size_t from = middle.begin + (middle.size() - middle.period) / 2;
-        middle = grown(from, middle.period, order_.ranks[r].size(),
+        middle = grown(from, middle.period, 0, order_.ranks[r].size(),
                        [&](std::size_t at) { return repeats(makers, q, r, at); });
         if (middle.size() < 2 * middle.period) return std::nullopt;
       }
@@ -147,7 +137,7 @@ class Search {
  private:
   Middle alike_around(std::size_t rank, const Cut& cut) const {
     const Cells& cells = order_.ranks[rank];
-    return grown(cut.at - cut.period, cut.period, cells.size(),
+    return grown(cut.at - cut.period, cut.period, 0, cells.size(),
                  [&](std::size_t at) { return are_alike(cells[at], cells[at + cut.period]); });
   }
 

@@ -18,6 +18,18 @@ struct Middle {
   std::size_t size() const { return end - begin; }
 };
 
+/// The one around a place that repeats, as far as `repeats(at)` holds on both sides; the list is
+/// [first, behind).
+template <class Repeats>
+Middle grown(std::size_t from, std::size_t period, std::size_t first, std::size_t behind,
+             Repeats repeats) {
+  Middle middle{from, from, period};
+  while (middle.begin > first && repeats(middle.begin - 1)) --middle.begin;
+  while (middle.end + period < behind && repeats(middle.end)) ++middle.end;
+  middle.end += period;
+  return middle;
+}
+
 /// A stretch of the step in which every rank repeats itself, by rank.
 using Phase = std::vector<Middle>;
 

@@ -23,7 +23,8 @@ class Repetition {
       for (std::size_t r = 0; r < found[q].size(); ++r) {
         Middle& middle = found[q][r];
         const std::size_t from = middle.begin + (middle.size() - middle.period) / 2;
-        middle = grown(r, from, middle.period, [&](std::size_t at) { return repeats(q, r, at); });
+        middle =
+            grown_on(r, from, middle.period, [&](std::size_t at) { return repeats(q, r, at); });
         if (middle.size() < 2 * middle.period) return std::nullopt;
       }
     }
@@ -56,7 +57,7 @@ class Repetition {
         ++from;
       if (from + further >= cells.end) return false;
       const std::size_t period = places[from + further] - places[from];
-      alike_[q].push_back(grown(rank, places[from], period, [&](std::size_t at) {
+      alike_[q].push_back(grown_on(rank, places[from], period, [&](std::size_t at) {
         return are_alike(static_cast<InstructionId>(at), static_cast<InstructionId>(at + period));
       }));
       if (alike_[q].back().size() < 2 * period) return false;
@@ -65,13 +66,8 @@ class Repetition {
   }
 
   template <class Repeats>
-  Middle grown(std::size_t rank, std::size_t from, std::size_t period, Repeats repeats) const {
-    const std::size_t first = program_.rank_begin[rank], behind = program_.rank_begin[rank + 1];
-    Middle middle{from, from, period};
-    while (middle.begin > first && repeats(middle.begin - 1)) --middle.begin;
-    while (middle.end + period < behind && repeats(middle.end)) ++middle.end;
-    middle.end += period;
-    return middle;
+  Middle grown_on(std::size_t rank, std::size_t from, std::size_t period, Repeats repeats) const {
+    return grown(from, period, program_.rank_begin[rank], program_.rank_begin[rank + 1], repeats);
   }
 
   bool are_alike(InstructionId id, InstructionId next) const {
