@@ -56,20 +56,16 @@ class WaitingTensors {
   /// What an F, an I or a B reads from the stage beside it; null where that is nothing, or not
   /// there.
   Tensor* find_input(const Action& action) {
-    const int stage = action.stage.value, micro_batch = action.micro_batch.value;
-    const bool is_forward = action.kind == ActionKind::F;
-    if (!is_forward && action.kind != ActionKind::I && action.kind != ActionKind::B) return nullptr;
-    const int from = is_forward ? stage - 1 : stage + 1;
-    if (from < 0 || from == stages_) return nullptr;
-    auto& slot = slots(is_forward ? Flow::Activation : Flow::Gradient)[place(from, micro_batch)];
-    return slot ? &*slot : nullptr;
+    if (action.kind != ActionKind::F && action.kind != ActionKind::I &&
+        action.kind != ActionKind::B)
+      return nullptr;
+    std::optional<Tensor>* const slot = slot_of_input(*this, action);
+    return slot != nullptr && *slot ? &**slot : nullptr;
   }
   /// Whether what an F, or a backward, reads from the stage beside it is there.
   bool has_input(const Action& action) const {
-    const int stage = action.stage.value, micro_batch = action.micro_batch.value;
-    if (action.kind == ActionKind::F)
-      return stage == 0 || activations_[place(stage - 1, micro_batch)].has_value();
-    return stage + 1 == stages_ || gradients_[place(stage + 1, micro_batch)].has_value();
+    const std::optional<Tensor>* const slot = slot_of_input(*this, action);
+    return slot == nullptr || slot->has_value();
   }
   /// Calls visit(action) for what the cell asks for. The two of a pair may feed each other; then
   /// the one that feeds goes first.
@@ -84,6 +80,16 @@ class WaitingTensors {
  private:
   using Slots = std::vector<std::optional<Tensor>>;
 
+  /// Of an F or a backward; null at the end of the chain.
+  template <class Self>
+  static auto slot_of_input(Self& self, const Action& action)
+      -> decltype(&self.activations_[std::size_t{0}]) {
+    const bool is_forward = action.kind == ActionKind::F;
+    const int from = action.stage.value + (is_forward ? -1 : 1);
+    if (from < 0 || from == self.stages_) return nullptr;
+    auto& all = is_forward ? self.activations_ : self.gradients_;
+    return &all[self.place(from, action.micro_batch.value)];
+  }
   Slots& slots(Flow flow) { return flow == Flow::Activation ? activations_ : gradients_; }
   std::size_t place(int stage, int micro_batch) const {
     return static_cast<std::size_t>(stage) * micro_batches_ + static_cast<std::size_t>(micro_batch);

@@ -182,10 +182,9 @@ void Device::put(Flow flow, int stage, int micro_batch, Buffer buffer) {
                {std::move(buffer), queue_.record(queue_.computing()), false});
 }
 
+/// compute() has waited for it.
 Buffer Device::fetch(Flow flow, int stage, int micro_batch) {
-  Waiting waiting = tensors_.take(flow, stage, micro_batch);
-  if (waiting.is_arrival) queue_.wait(queue_.computing(), waiting.ready);
-  return std::move(waiting.buffer);
+  return tensors_.take(flow, stage, micro_batch).buffer;
 }
 
 // --- Messages ---
