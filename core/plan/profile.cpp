@@ -207,7 +207,7 @@ Nanoseconds typical(const Distribution& measured, ProfileClock clock) {
 Profile read_profile(const JsonCursor& document) {
   require_schema(document, "profile");
   document.only({"schema", "model_name", "cluster", "ranks_measured", "repeats", "clock",
-                 "transfer", "action_overhead_ns", "sizes", "divided"});
+                 "transfer", "action_overhead_ns", "step_overhead_ns", "sizes", "divided"});
   Profile profile;
   profile.model_name = read_name(document.at("model_name"));
   profile.cluster = read_cluster(document.at("cluster"));
@@ -220,6 +220,8 @@ Profile read_profile(const JsonCursor& document) {
   profile.transfer_bytes_per_second = transfer.at("bytes_per_second").number(1, 1e18);
   if (const auto issue = transfer.find("issue_ns")) profile.transfer_issue = read_duration(*issue);
   profile.action_overhead = read_duration(document.at("action_overhead_ns"));
+  if (const auto step = document.find("step_overhead_ns"))
+    profile.step_overhead = read_duration(*step);
   profile.sizes = read_sizes(document.at("sizes"), true);
   if (const auto divided = document.find("divided")) read_divided(*divided, profile);
   return profile;
@@ -239,6 +241,8 @@ Json to_json(const Profile& profile) {
                {"sizes", sizes_json(profile.sizes, true)}};
   if (profile.transfer_issue != Nanoseconds(0))
     json["transfer"]["issue_ns"] = profile.transfer_issue.value;
+  if (profile.step_overhead != Nanoseconds(0))
+    json["step_overhead_ns"] = profile.step_overhead.value;
   for (const DividedProfile& divided : profile.divided)
     json["divided"].push_back(divided_json(divided));
   return json;

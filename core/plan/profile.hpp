@@ -73,6 +73,7 @@ struct Profile {
   /// nothing.
   Nanoseconds transfer_issue;
   Nanoseconds action_overhead;  // the runtime's own time for one action
+  Nanoseconds step_overhead;    // and what it takes for a step on each rank besides
 };
 
 /// Null where layers were not measured so.

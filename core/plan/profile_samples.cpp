@@ -11,6 +11,7 @@ namespace {
 
 constexpr ProfileClock kClock = ProfileClock::Wall;
 constexpr int kMostRanksAtOnce = 65536, kMostRepeatsSampled = 1'000'000;
+constexpr int kMostActionsSampled = 1'000'000'000;
 constexpr std::int64_t kMostMessageBytes = std::int64_t{1} << 50;
 
 using Samples = std::vector<std::int64_t>;
@@ -34,19 +35,30 @@ StageTimes read_stage_times(const JsonCursor& value) {
 }
 
 SizeSamples read_size_samples(const JsonCursor& value) {
-  value.only({"micro_batch_size", "layers", "whole", "between"});
+  value.only({"micro_batch_size", "layers", "whole", "outside"});
   SizeSamples size;
   size.micro_batch_size = read_count(value.at("micro_batch_size"), 1, kMostMicroBatchSize);
   for (const JsonCursor& layer : value.at("layers").elements())
     size.layers.push_back(read_stage_times(layer));
   if (size.layers.empty()) value.at("layers").fail("at least one layer");
   size.whole = read_stage_times(value.at("whole"));
-  size.between = read_samples(value, "between");
+  for (const JsonCursor& one : value.at("outside").elements()) {
+    one.only({"actions", "ns"});
+    size.outside.push_back(
+        {read_count(one.at("actions"), 1, kMostActionsSampled), read_samples(one, "ns")});
+    if (size.outside.back().ns.empty()) one.fail("at least one time");
+  }
   return size;
 }
 
 double typical_ns(const Samples& samples) {
   return samples.empty() ? 0 : static_cast<double>(typical(distribution_of(samples), kClock).value);
+}
+
+/// Of transfers, whose draws are not simulated: one in ten or twenty waits for a core for
+/// milliseconds, and a step has many.
+double mean_ns(const Samples& samples) {
+  return samples.empty() ? 0 : static_cast<double>(distribution_of(samples).mean.value);
 }
 
 /// What a stage costs whatever is in it: no more than the quickest layer takes.
@@ -85,11 +97,30 @@ LayerSpread spread_of(const StageTimes& stage) {
           .b = distribution_of(stage.b)};
 }
 
-/// Adds what it found to the overhead of an action.
-ProfileSize size_of(const SizeSamples& samples, double& overhead) {
+/// What the runtime takes beside the actions, in ns.
+struct Overheads {
+  double action = 0, step = 0;
+};
+
+/// The line through the steps of the fewest and of the most actions, neither part below 0.
+Overheads outside_of(const std::vector<OutsideSamples>& samples) {
+  if (samples.empty()) return {};
+  const auto [fewest, most] =
+      std::ranges::minmax(samples, {}, [](const OutsideSamples& one) { return one.actions; });
+  const double least = typical_ns(fewest.ns), more = most.actions - fewest.actions;
+  const double each = more > 0 ? (typical_ns(most.ns) - least) / more : 0;
+  const double action = std::clamp(each, 0.0, least / fewest.actions);
+  return {action, least - action * fewest.actions};
+}
+
+/// Adds what it found to the overheads and the times of an action's own.
+ProfileSize size_of(const SizeSamples& samples, Overheads& outside, double& fixed_of_all) {
   const double fixed =
       std::midpoint(fixed_ns(samples, &StageTimes::f), fixed_ns(samples, &StageTimes::b));
-  overhead += fixed + typical_ns(samples.between);
+  const Overheads found = outside_of(samples.outside);
+  outside.action += found.action;
+  outside.step += found.step;
+  fixed_of_all += fixed;
   ProfileSize size;
   size.micro_batch_size = samples.micro_batch_size;
   for (const StageTimes& layer : samples.layers) {
@@ -99,22 +130,23 @@ ProfileSize size_of(const SizeSamples& samples, double& overhead) {
   return size;
 }
 
-void set_transfers(const std::vector<TransferSamples>& samples, Profile& profile) {
+void set_transfers(const std::vector<TransferSamples>& samples, Nanoseconds own_time,
+                   Profile& profile) {
   profile.transfer_latency = profile.cluster.inside.latency;
   profile.transfer_bytes_per_second = profile.cluster.inside.bytes_per_second;
   if (samples.empty()) return;
   Samples issue;
   for (const TransferSamples& one : samples)
     issue.insert(issue.end(), one.issue.begin(), one.issue.end());
-  profile.transfer_issue = Nanoseconds(std::llround(typical_ns(issue)));
+  profile.transfer_issue = Nanoseconds(std::llround(mean_ns(issue))) + own_time;
   const auto [least, most] =
       std::ranges::minmax(samples, {}, [](const TransferSamples& one) { return one.bytes; });
-  const double ns = typical_ns(most.way) - typical_ns(least.way);
+  const double ns = mean_ns(most.way) - mean_ns(least.way);
   const auto bytes = static_cast<double>(most.bytes - least.bytes);
   if (ns > 0 && bytes > 0) profile.transfer_bytes_per_second = bytes / ns * 1e9;
   const double moving = static_cast<double>(least.bytes) / profile.transfer_bytes_per_second * 1e9;
   profile.transfer_latency =
-      Nanoseconds(std::max<std::int64_t>(0, std::llround(typical_ns(least.way) - moving)));
+      Nanoseconds(std::max<std::int64_t>(0, std::llround(mean_ns(least.way) - moving)));
 }
 
 }  // namespace
@@ -147,11 +179,16 @@ Profile profile_from(const ProfileSamples& samples) {
   profile.ranks_measured = samples.ranks_measured;
   profile.repeats = samples.repeats;
   profile.clock = kClock;
-  double overhead = 0;
-  for (const SizeSamples& size : samples.sizes) profile.sizes.push_back(size_of(size, overhead));
-  profile.action_overhead =
-      Nanoseconds(std::llround(overhead / static_cast<double>(samples.sizes.size())));
-  set_transfers(samples.transfers, profile);
+  Overheads outside;
+  double fixed = 0;
+  for (const SizeSamples& size : samples.sizes)
+    profile.sizes.push_back(size_of(size, outside, fixed));
+  const auto mean = [&](double sum) {
+    return Nanoseconds(std::llround(sum / static_cast<double>(samples.sizes.size())));
+  };
+  profile.action_overhead = mean(outside.action + fixed);
+  profile.step_overhead = mean(outside.step);
+  set_transfers(samples.transfers, mean(outside.action), profile);
   return profile;
 }
 

@@ -15,12 +15,16 @@ namespace pipewright {
 struct StageTimes {
   std::vector<std::int64_t> f, b, i, w, opt;
 };
+struct OutsideSamples {
+  int actions = 1;
+  std::vector<std::int64_t> ns;  // by step
+};
 struct SizeSamples {
   int micro_batch_size = 0;
   std::vector<StageTimes> layers;  // each layer in a stage of its own; the loss is in the last
   StageTimes whole;                // of F and B: all layers in one stage
-  /// The runtime's own time for an action, outside of it.
-  std::vector<std::int64_t> between;
+  /// The runtime's own time in a step, outside of its actions, for different numbers of them.
+  std::vector<OutsideSamples> outside;
 };
 struct TransferSamples {
   std::int64_t bytes = 0;
@@ -36,14 +40,15 @@ struct ProfileSamples {
 };
 
 /// {"model_name", "cluster", "ranks_measured", "repeats", "sizes": [{"micro_batch_size", "layers":
-/// [{"f", "b", "i", "w", "opt"}], "whole": {"f", "b"}, "between"}], "transfers": [{"bytes",
-/// "issue", "way"}]}. Throws InputError.
+/// [{"f", "b", "i", "w", "opt"}], "whole": {"f", "b"}, "outside": [{"actions", "ns"}]}],
+/// "transfers": [{"bytes", "issue", "way"}]}. Throws InputError.
 ProfileSamples read_profile_samples(const JsonCursor& document);
 
 /// On the wall clock. What a stage costs whatever is in it, the layers in one stage each less all
 /// in one (and no more than the quickest layer takes), goes from the layers into the overhead of an
-/// action, with the runtime's own time. The
-/// transfer's line goes through the least and the largest message.
+/// action. The line through the runtime's own times gives it what an action more costs, and a step
+/// what one without actions would. The ends of a transfer are actions too. The transfer's line goes
+/// through the means of the least and the largest message.
 Profile profile_from(const ProfileSamples& samples);
 
 }  // namespace pipewright

@@ -376,6 +376,10 @@ std::vector<StageCosts> CostModel::stage_costs(std::span<const StagePlan> stages
       sum.opt = rounded(accesses * bytes /
                         coefficients_for(cluster_.device.kind).update_bytes_per_second * 1e9);
     }
+    if (profile_) {
+      const auto stages_of_rank = std::ranges::count(stages, stage.rank, &StagePlan::rank);
+      sum.opt += Nanoseconds(profile_->step_overhead.value / stages_of_rank);
+    }
     add(sum, message_times(stage, transfers_at(stages, s), micro_batch_size));
     costs.push_back({scaled(sum.f + overhead()), scaled(sum.i + overhead()),
                      scaled(sum.w + overhead()), scaled(sum.b() + overhead()), scaled(sum.opt)});

@@ -1,5 +1,6 @@
-"""How far the steps that are predicted from measure() alone are from those of PyTorch's runtime, on two gloo processes, and
-whether they are in the right order. The cases are fixed here, before anything is measured.
+"""How far the steps that are predicted from measure() alone (medians of drawn steps, and the plan's own) are from those of
+PyTorch's runtime, on two gloo processes, and whether they are in the right order. The cases are fixed here, before anything
+is measured.
 
     PYTHONPATH=build/release/python OMP_NUM_THREADS=1 build/peers/torch/bin/python tests/bench/torch_prediction.py
 """
@@ -9,6 +10,7 @@ import itertools
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -106,7 +108,19 @@ class Run:
         return began, time.perf_counter_ns()
 
 
-def measured(rank, repeats):
+def drawn_step_ns(command, folder, plan, profile):
+    """The median of steps whose durations are drawn from the measurements."""
+    plan.save(f"{folder}/plan.json")
+    with open(f"{folder}/profile.json", "w") as file:
+        json.dump(profile, file)
+    found = subprocess.run(
+        [command, "simulate", f"{folder}/plan.json", "--profile", f"{folder}/profile.json", "--samples", "200", "--json"],
+        stdout=subprocess.PIPE, check=True,
+    )  # fmt: skip
+    return json.loads(found.stdout)["drawn_steps"]["quantiles_ns"][3]
+
+
+def measured(rank, folder, command, repeats):
     """By case: predicted, and the steps."""
     dist = torch.distributed
     torch.manual_seed(1)
@@ -124,7 +138,7 @@ def measured(rank, repeats):
         runs.append(Run(captured, order, cut, alone if ranks == 1 else dist.group.WORLD) if mine else None)
         if rank == 0:
             plan = pipewright.plan_of_order(order, captured.model, profiles[ranks], cut, SAMPLES)
-            predicted.append(plan.predicted_step_ns)
+            predicted.append((drawn_step_ns(command, folder, plan, profiles[ranks]), plan.predicted_step_ns))
     times = [[] for _ in runs]
     for repeat in range(repeats + 2):
         for run, found in zip(runs, times):
@@ -136,10 +150,10 @@ def measured(rank, repeats):
     return predicted, times, profiles.get(1), profiles[2]
 
 
-def work(rank, folder, repeats):
+def work(rank, folder, command, repeats):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    result = measured(rank, repeats)
+    result = measured(rank, folder, command, repeats)
     torch.save(result, f"{folder}/result{rank}")
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
@@ -161,27 +175,28 @@ def kendall(rows):
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--repeats", type=int, default=15)
+    words.add_argument("--command", default="build/release/pipewright")
     words.add_argument("--json")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(work, (folder, asked.repeats), nprocs=2)
+        torch.multiprocessing.spawn(work, (folder, asked.command, asked.repeats), nprocs=2)
         (predicted, first, alone, both), (_, second, _, _) = (
             torch.load(os.path.join(folder, f"result{rank}"), weights_only=False) for rank in range(2)
         )
     rows = []
-    for (name, _, _, _), guess, mine, other in zip(cases(), predicted, first, second):
+    for (name, _, _, _), (drawn, planned), mine, other in zip(cases(), predicted, first, second):
         steps = []
         for a, b in zip(mine, other):
             spans = [span for span in (a, b) if span is not None]
             steps.append((max(end for _, end in spans) - min(begin for begin, _ in spans)) / 1e6)
         quarters = statistics.quantiles(steps, n=4)
-        row = {"case": name, "predicted_ms": guess / 1e6, "measured_ms": statistics.median(steps)}
+        row = {"case": name, "predicted_ms": drawn / 1e6, "planned_ms": planned / 1e6, "measured_ms": statistics.median(steps)}
         row["spread_ms"] = quarters[2] - quarters[0]
         row["error_percent"] = 100 * (row["predicted_ms"] / row["measured_ms"] - 1)
         rows.append(row)
         print(
             f"{name:28} predicted {row['predicted_ms']:8.2f} ms  measured {row['measured_ms']:8.2f} ms "
-            f"(quarters apart {row['spread_ms']:6.2f})  {row['error_percent']:+6.1f} %"
+            f"(quarters apart {row['spread_ms']:6.2f})  {row['error_percent']:+6.1f} %  plan {row['planned_ms']:8.2f} ms"
         )
     mean = statistics.mean(abs(row["error_percent"]) for row in rows)
     tau, counted, pairs = kendall(rows)

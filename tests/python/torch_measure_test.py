@@ -100,6 +100,8 @@ class Measure(unittest.TestCase):
         self.assertGreaterEqual(profile["transfer"]["latency_ns"], 0)
         self.assertGreater(profile["transfer"]["bytes_per_second"], 0)
         self.assertGreater(profile["action_overhead_ns"], 0)
+        self.assertGreater(profile["step_overhead_ns"], 0)
+        self.assertGreater(profile["sizes"][0]["layers"][0]["opt_ns"], 0)  # gradients are divided once
         self.assertEqual(len(profile["sizes"][0]["layers"]), 7)
 
     def test_measure_starts_processes_of_its_own(self):

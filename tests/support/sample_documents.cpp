@@ -306,6 +306,7 @@ Profile sample_profile() {
   profile.transfer_bytes_per_second = 6.5e9;
   profile.transfer_issue = Nanoseconds(90);
   profile.action_overhead = Nanoseconds(300);
+  profile.step_overhead = Nanoseconds(4000);
   return profile;
 }
 

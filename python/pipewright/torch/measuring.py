@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from typing import Any, Callable, Sequence
@@ -22,7 +23,11 @@ MICRO_BATCHES = 4  # of a measured step
 WARM_UP = 2  # steps: connections, shapes, caches
 STEPS_MOST = 100_000
 
-Samples = dict[str, list[int]]  # by "f", "b", "i", "w", "opt": ns
+ACTION = re.compile(r"(\d+)([A-Z_]+)\d*")
+# Once a step PyTorch divides a stage's gradients by the number of micro-batches; that counts with the update.
+KINDS = {"F": "f", "B": "b", "I": "i", "W": "w", "REDUCE_GRAD": "opt"}
+
+Samples = dict[str, list[int]]  # by KINDS: ns
 
 
 def order_of_stages(stages: int, split: bool) -> Order:
@@ -47,7 +52,7 @@ class Step:
         self.pipeline = schedule(order_of_stages(len(modules), split), stages, loss_fn)
         self.actions = [str(action) for action in self.pipeline.pipeline_order_with_comms[0] if action is not None]
         self.samples: list[Samples] = [{"f": [], "b": [], "i": [], "w": [], "opt": []} for _ in modules]
-        self.between: list[int] = []
+        self.outside: list[int] = []  # by step, the runtime's own time
 
     def run(self, inputs: tuple[Any, ...], target: Any, keep: bool) -> None:
         watch = Watch()
@@ -60,10 +65,10 @@ class Step:
         inside = 0
         for action, (begin, end, _) in zip(self.actions, watch.spans):
             inside += end - begin
-            stage = action.rstrip("0123456789")
-            if stage[-1] in "FBIW":
-                self.samples[int(stage[:-1])][stage[-1].lower()].append(end - begin)
-        self.between.append(max(0, whole - inside) // len(self.actions))
+            stage, kind = ACTION.match(action).groups()  # type: ignore[union-attr]
+            if kind in KINDS:
+                self.samples[int(stage)][KINDS[kind]].append(end - begin)
+        self.outside.append(max(0, whole - inside))
 
 
 def updates_of(layers: Sequence[Any], optimizer: Callable[..., Any] | None) -> list[Any]:
@@ -105,7 +110,7 @@ class Meter:
             "micro_batch_size": inputs[0].shape[0],
             "layers": fused.samples,
             "whole": {kind: whole.samples[0][kind] for kind in ("f", "b")},
-            "between": fused.between,
+            "outside": [{"actions": len(step.actions), "ns": step.outside} for step in (whole, fused)],
         }
 
     def _update(self, samples: list[Samples], keep: bool) -> None:
@@ -115,7 +120,7 @@ class Meter:
             began = time.perf_counter_ns()
             update.step()
             if keep:
-                layer["opt"].append(time.perf_counter_ns() - began)
+                layer["opt"][-1] += time.perf_counter_ns() - began
 
 
 def device_of(layers: Sequence[Any]) -> Any:
@@ -228,10 +233,11 @@ def measure(
 
     model is what capture() made, or a torch.nn.Sequential or a list of layers; batches are pairs of a micro-batch's
     inputs and targets, one of each size that a plan may choose. All of it runs in PyTorch's pipeline runtime, each layer
-    in a stage of its own: the loss is in the last layer. Ranks that will share a machine's cores are measured together:
+    in a stage of its own: the loss is in the last layer, and what a step does once for a layer's gradients is in its
+    update. Ranks that will share a machine's cores are measured together:
     every rank of a job calls it at once (group, else all processes), or processes starts so many, with one thread each;
     for this the model, the batches and loss_fn have to be picklable. With one rank no transfers are measured. optimizer
-    makes an optimizer of a layer's parameters; without it an update costs nothing. Afterwards the model is as before.
+    makes an optimizer of a layer's parameters; without it only the update itself costs nothing. Afterwards the model is as before.
     """
     torch = require_torch()
     if not 1 <= repeats <= STEPS_MOST:

@@ -18,10 +18,11 @@ Json document() {
       "layers": [{"f": [110, 110, 900], "b": [210], "i": [130], "w": [120], "opt": [5, 5, 6]},
                  {"f": [60], "b": [70], "i": [70], "w": [2]},
                  {"f": [310], "b": [610], "i": [410], "w": [310]}],
-      "whole": {"f": [460], "b": [870]}, "between": [3, 3, 40]}],
-    "transfers": [{"bytes": 1000, "issue": [7, 7, 8], "way": [600, 600, 700]},
-                  {"bytes": 9000, "issue": [8], "way": [1400]},
-                  {"bytes": 3000, "issue": [7], "way": [9999]}]})",
+      "whole": {"f": [460], "b": [870]},
+      "outside": [{"actions": 80, "ns": [260, 260, 900]}, {"actions": 10, "ns": [50, 50, 51]}]}],
+    "transfers": [{"bytes": 1000, "issue": [4, 4, 10], "way": [500, 500, 800]},
+                  {"bytes": 9000, "issue": [9], "way": [1400]},
+                  {"bytes": 3000, "issue": [8], "way": [9999]}]})",
                     "samples");
 }
 
@@ -43,6 +44,7 @@ TEST(ProfileSamples, WhatAStageCostsBesideItsLayersIsAnActionsOverhead) {
   EXPECT_EQ(size.layers[1].b(), Nanoseconds(60));
   EXPECT_EQ(size.layers[0].opt, Nanoseconds(5));
   EXPECT_EQ(profile.action_overhead, Nanoseconds(10 + 3));
+  EXPECT_EQ(profile.step_overhead, Nanoseconds(20));
   EXPECT_EQ(size.spreads[0].f.count, 3);
   EXPECT_EQ(size.spreads[1].b.mean, Nanoseconds(70));
   EXPECT_EQ(size.spreads[1].opt.count, 0);
@@ -60,11 +62,21 @@ TEST(ProfileSamples, NoStageCostsMoreThanItsQuickestLayer) {
   EXPECT_EQ(profile.sizes[0].layers[2].f, Nanoseconds(310 - 65));
 }
 
+TEST(ProfileSamples, NeitherAnActionNorAStepTakesLessThanNothing) {
+  Json json = document();
+  json["sizes"][0]["outside"][0]["ns"] = {40};
+  EXPECT_EQ(made_of(json).action_overhead, Nanoseconds(10));
+  EXPECT_EQ(made_of(json).step_overhead, Nanoseconds(50));
+  json["sizes"][0]["outside"][0]["ns"] = {1000};
+  EXPECT_EQ(made_of(json).action_overhead, Nanoseconds(10 + 5));
+  EXPECT_EQ(made_of(json).step_overhead, Nanoseconds(0));
+}
+
 TEST(ProfileSamples, ATransfersLineGoesThroughTheLeastAndTheLargestMessage) {
   const Profile profile = made_of(document());
   EXPECT_EQ(profile.transfer_bytes_per_second, 1e10);
   EXPECT_EQ(profile.transfer_latency, Nanoseconds(500));
-  EXPECT_EQ(profile.transfer_issue, Nanoseconds(7));
+  EXPECT_EQ(profile.transfer_issue, Nanoseconds(7 + 3));
 }
 
 TEST(ProfileSamples, WithoutTransfersTheyAreTheClusters) {
@@ -103,7 +115,9 @@ TEST(ProfileSamples, RefusesWhatWasNotMeasured) {
   EXPECT_EQ(pointer("/sizes/0/layers/1/w", Json::array()), "/sizes/0/layers/1");
   EXPECT_EQ(pointer("/sizes/0/layers", Json::array()), "/sizes/0/layers");
   EXPECT_EQ(pointer("/sizes", Json::array()), "/sizes");
-  EXPECT_EQ(pointer("/sizes/0/between/0", -1), "/sizes/0/between/0");
+  EXPECT_EQ(pointer("/sizes/0/outside/0/ns/0", -1), "/sizes/0/outside/0/ns/0");
+  EXPECT_EQ(pointer("/sizes/0/outside/1/ns", Json::array()), "/sizes/0/outside/1");
+  EXPECT_EQ(pointer("/sizes/0/outside/1/actions", 0), "/sizes/0/outside/1/actions");
   EXPECT_EQ(pointer("/transfers/0/way", Json::array()), "/transfers/0");
 }
 

@@ -30,6 +30,7 @@ TEST(ReadProfile, GivesBackWhatWasWritten) {
   EXPECT_EQ(read.sizes[0].loss.i, Nanoseconds(60));
   EXPECT_EQ(read.transfer_bytes_per_second, 6.5e9);
   EXPECT_EQ(read.action_overhead, Nanoseconds(300));
+  EXPECT_EQ(read.step_overhead, Nanoseconds(4000));
 }
 
 TEST(ReadProfile, KeepsWhatABackwardTakesByItselfAndWhatHandingOverATransferTakes) {

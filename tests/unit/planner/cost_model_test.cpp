@@ -55,6 +55,17 @@ TEST(CostModel, SumsTheLayersOfAProfile) {
   EXPECT_EQ(costs.memory.size(), 2u);
 }
 
+TEST(CostModel, ARanksStagesShareWhatTheRuntimeTakesForAStep) {
+  Profile profile = mlp_profile();
+  profile.step_overhead = Nanoseconds(40);
+  const CostModel model(model_preset("mlp"), cluster_preset("local-cpu"), &profile, 2);
+  const std::vector<StagePlan> stages = {{0, 1, RankId(0)}, {1, 2, RankId(1)}, {2, 3, RankId(0)}};
+  const CostTable costs = model.table(stages, 2, 4, "sgd");
+  EXPECT_EQ(costs.stages[0].opt, Nanoseconds(100 + 20));
+  EXPECT_EQ(costs.stages[1].opt, Nanoseconds(200 + 40));
+  EXPECT_EQ(costs.stages[2].opt, Nanoseconds(300 + 20));
+}
+
 TEST(CostModel, InterpolatesBetweenMeasuredSizesAndRefusesOthers) {
   const Profile profile = mlp_profile();
   const CostModel model(model_preset("mlp"), cluster_preset("local-cpu"), &profile, 2);
