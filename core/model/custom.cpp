@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::int64_t kMostWeights = std::int64_t{1} << 50;
 constexpr double kMostOperations = 1e18;
-constexpr std::int64_t kMostKept = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMostBytesOfRow = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
 std::vector<std::string_view> custom_keys() {
-  return {"name", "kind",     "inputs",  "in",         "out",
-          "type", "settings", "weights", "operations", "kept"};
+  return {"name",     "kind",    "inputs",     "in",   "out", "type",
+          "settings", "weights", "operations", "kept", "held"};
 }
 
 void read_custom(const JsonCursor& value, Layer& layer) {
@@ -35,7 +35,8 @@ void read_custom(const JsonCursor& value, Layer& layer) {
   layer.custom.operations = operations
                                 ? operations->number(0, kMostOperations)
                                 : 2.0 * static_cast<double>(layer.custom.weights) + layer.out;
-  if (const auto kept = value.find("kept")) layer.custom.kept = kept->integer(0, kMostKept);
+  if (const auto kept = value.find("kept")) layer.custom.kept = kept->integer(0, kMostBytesOfRow);
+  if (const auto held = value.find("held")) layer.custom.held = held->integer(0, kMostBytesOfRow);
 }
 
 void write_custom(const Layer& layer, Json& json) {
@@ -46,6 +47,7 @@ void write_custom(const Layer& layer, Json& json) {
   json["weights"] = layer.custom.weights;
   json["operations"] = layer.custom.operations;
   if (layer.custom.kept > 0) json["kept"] = layer.custom.kept;
+  if (layer.custom.held > 0) json["held"] = layer.custom.held;
 }
 
 }  // namespace pipewright

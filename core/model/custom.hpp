@@ -13,7 +13,8 @@ namespace pipewright {
 std::vector<std::string_view> custom_keys();
 /// Reads "type", "out" (the input's width where it is left out), "settings" (texts by name),
 /// "weights" (0), "operations" (of F for a row; twice the weights and once the output where it is
-/// left out) and "kept" (bytes of a row; 0). `layer.in` is there already. Throws InputError.
+/// left out), "kept" and "held" (bytes of a row; 0). `layer.in` is there already. Throws
+/// InputError.
 void read_custom(const JsonCursor& value, Layer& layer);
 void write_custom(const Layer& layer, Json& json);
 

@@ -67,6 +67,7 @@ struct CustomLayer {
   std::int64_t weights = 0;
   double operations = 0;  // of F for a row, and of I and of W
   std::int64_t kept = 0;  // bytes of a row that F keeps for I and W, beside its input
+  std::int64_t held = 0;  // bytes of a row that F, I and W hold besides while they run
 
   bool operator==(const CustomLayer&) const = default;
 };

@@ -14,13 +14,11 @@ class DescribedLayer final : public OwnLayer {
   DescribedLayer(const CustomLayer& what, MeteredOps& ops)
       : operations_(what.operations),
         kept_(static_cast<std::size_t>(what.kept)),
+        held_(static_cast<std::size_t>(what.held)),
         has_weights_(what.weights > 0),
         ops_(ops) {}
 
-  int kept_width() const override {
-    const std::size_t element = ops_.bytes_per_element();
-    return static_cast<int>((kept_ + element - 1) / element);
-  }
+  int kept_width() const override { return static_cast<int>(words(kept_)); }
   void forward(const OwnLayerInput& input, std::span<float>) override { count(input); }
   void backward_input(const OwnLayerInput& input, std::span<const float>,
                       std::span<float>) override {
@@ -31,10 +29,16 @@ class DescribedLayer final : public OwnLayer {
   }
 
  private:
-  void count(const OwnLayerInput& input) { ops_.count(input.rows * operations_); }
+  std::size_t words(std::size_t bytes) const {
+    return (bytes + ops_.bytes_per_element() - 1) / ops_.bytes_per_element();
+  }
+  void count(const OwnLayerInput& input) {
+    const Buffer held = ops_.take(static_cast<std::size_t>(input.rows) * words(held_));
+    ops_.count(input.rows * operations_);
+  }
 
   double operations_;
-  std::size_t kept_;
+  std::size_t kept_, held_;
   bool has_weights_;
   MeteredOps& ops_;
 };

@@ -2,6 +2,7 @@
 worked out by hand; and what is no chain."""
 
 import json
+import math
 import os
 import tempfile
 import unittest
@@ -108,6 +109,9 @@ class Capture(unittest.TestCase):
         # GELU keeps its input, the second Linear its own; 4 bytes a number. The layer's input counts by itself.
         self.assertEqual(first["kept"], 4 * (32 + 32))
         self.assertEqual(second["kept"], 0)
+        # The gradients of the second Linear's input, weights and bias, beside those of the layer's input; of 5 rows.
+        self.assertEqual(first["held"], math.ceil(4 * (5 * 32 + 32 * 8 + 8 - 5 * 8) / 5))
+        self.assertEqual(second["held"], math.ceil(4 * (8 * 4 + 4) / 5))
         self.assertEqual(first["operations"], 2 * 8 * 32 + 32 + 2 * 32 * 8)
         self.assertEqual((first["in"], first["out"], first["weights"]), (8, 8, 8 * 32 + 32 + 32 * 8 + 8))
 

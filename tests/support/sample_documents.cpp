@@ -119,7 +119,7 @@ Json graph_model() {
     "schema": "pipewright.model/1", "name": "graph", "loss": "mse",
     "layers": [
       {"name": "own", "kind": "custom", "type": "mine", "in": 6, "out": 8,
-       "settings": {"slope": "1.5"}, "weights": 6, "operations": 48.5, "kept": 20},
+       "settings": {"slope": "1.5"}, "weights": 6, "operations": 48.5, "kept": 20, "held": 12},
       {"name": "left", "kind": "relu", "in": 8},
       {"name": "right", "kind": "linear", "in": 8, "out": 8, "bias": true, "inputs": ["own"]},
       {"name": "sum", "kind": "add", "inputs": ["left", "right"]},

@@ -39,8 +39,8 @@ class Captured:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A dict for each layer, such as a pandas.DataFrame takes: name, in, out, weights, operations, kept."""
-        keys = ("name", "in", "out", "weights", "operations", "kept")
+        """A dict for each layer, such as a pandas.DataFrame takes: name, in, out, weights, operations, kept, held."""
+        keys = ("name", "in", "out", "weights", "operations", "kept", "held")
         return [{key: layer.get(key, 0) for key in keys} for layer in self.model["layers"]]
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -233,6 +233,7 @@ def document_of(name: str, layers: list[tuple[str, Any]], costs: list[Counted], 
                 "weights": sum(parameter.numel() for parameter in layer.parameters() if parameter.requires_grad),
                 "operations": cost.operations / all_rows,
                 "kept": math.ceil(cost.kept / all_rows),
+                "held": math.ceil(cost.held / all_rows),
             }
         )
         given = described_layers[-1]["out"]

@@ -14,6 +14,7 @@ class Counted:
     output: Any
     operations: float  # of the forward
     kept: int  # bytes, beside input and output
+    held: int  # bytes, while a forward or a backward runs
 
 
 def tensors_in(value: Any) -> list[Any]:
@@ -69,4 +70,68 @@ def counted(layer: Any, inputs: tuple[Any, ...]) -> Counted:
         output = layer(*given)
     for known in [*given, *tensors_in(output), *layer.parameters(), *layer.buffers()]:
         kept.pop(storage_of(known)[0], None)
-    return Counted(output, sum(counts), sum(kept.values()))
+    return Counted(output, sum(counts), sum(kept.values()), held(layer, inputs))
+
+
+class Alive:
+    """Bytes of what operators have made and somebody still has; what is given from outside does not count."""
+
+    def __init__(self, given: list[Any]) -> None:
+        self.sizes: dict[int, tuple[Any, int]] = {}  # by storage
+        self.most = 0
+        for tensor in given:
+            self._see(tensor, 0)
+
+    def _see(self, tensor: Any, size: int) -> None:
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        storage = StorageWeakRef(tensor.untyped_storage())
+        self.sizes.setdefault(storage.cdata, (storage, size))
+
+    def saw(self, made: list[Any]) -> None:
+        for tensor in made:
+            self._see(tensor, storage_of(tensor)[1])
+        self.most = max(self.most, self.now())
+
+    def now(self) -> int:
+        self.sizes = {key: known for key, known in self.sizes.items() if not known[0].expired()}
+        return sum(size for _, size in self.sizes.values())
+
+
+@contextmanager
+def watching_memory(given: list[Any]) -> Iterator[Alive]:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    alive = Alive(given)
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            alive.saw(tensors_in(out))
+            return out
+
+    with Watched():
+        yield alive
+
+
+def held(layer: Any, inputs: tuple[Any, ...]) -> int:
+    """Bytes that a forward holds beside what is there after it, or a backward beside what was there before it and the
+    gradients of the inputs. The gradients of the parameters are there already, as for all micro-batches but the first."""
+    torch = require_torch()
+    most = 0
+    for _ in range(2):
+        given = [one.detach().requires_grad_(one.is_floating_point()) for one in inputs]
+        with watching_memory([*given, *layer.parameters(), *layer.buffers()]) as alive:
+            outputs = tensors_in(layer(*given))
+            forward = alive.most - alive.now()
+        back = [one for one in outputs if one.requires_grad]
+        gradients = [torch.ones_like(one) for one in back]
+        known = [parameter.grad for parameter in layer.parameters() if parameter.grad is not None]
+        before = alive.now()
+        with watching_memory([*given, *layer.parameters(), *layer.buffers(), *gradients, *known]) as later:
+            later.sizes = {**alive.sizes, **later.sizes}
+            if back:
+                torch.autograd.backward(back, gradients)
+        made = sum(storage_of(one.grad)[1] for one in given if one.grad is not None)
+        most = max(forward, later.most - before - made, 0)
+    return most

@@ -121,12 +121,14 @@ TEST(CustomLayer, IsDescribedByItsTypeItsSettingsAndWhatItCosts) {
   const Model model = read(with_layers(R"(
     {"name": "own", "kind": "custom", "type": "swish", "in": 6, "settings": {"slope": "1.5"},
      "weights": 6, "operations": 48},
-    {"kind": "custom", "type": "cut", "out": 2, "kept": 10})"));
+    {"kind": "custom", "type": "cut", "out": 2, "kept": 10, "held": 16})"));
   EXPECT_EQ(model.layers[0].custom.type, "swish");
   EXPECT_EQ(model.layers[0].out, 6);
   EXPECT_EQ(model.layers[1].out, 2);
   EXPECT_EQ(model.layers[0].custom.kept, 0);
   EXPECT_EQ(model.layers[1].custom.kept, 10);
+  EXPECT_EQ(model.layers[0].custom.held, 0);
+  EXPECT_EQ(model.layers[1].custom.held, 16);
   EXPECT_EQ(read(to_text(to_json(model))).layers, model.layers);
   const exec::LayerFootprint one = exec::footprint(model.layers[0], model, 3);
   EXPECT_EQ(one.parameters, 6);
@@ -136,6 +138,8 @@ TEST(CustomLayer, IsDescribedByItsTypeItsSettingsAndWhatItCosts) {
   EXPECT_EQ(pointer_of_refusal(R"({"kind": "custom", "in": 6})"), "/layers/0");
   EXPECT_EQ(pointer_of_refusal(R"({"kind": "custom", "type": "cut", "in": 6, "kept": 3e9})"),
             "/layers/0/kept");
+  EXPECT_EQ(pointer_of_refusal(R"({"kind": "custom", "type": "cut", "in": 6, "held": -1})"),
+            "/layers/0/held");
 }
 
 }  // namespace graph_model_test

@@ -72,6 +72,12 @@ TEST(Memory, ACustomLayerKeepsWhatItsDescriptionSays) {
   EXPECT_EQ(more[0].i, plain[0].i);
   EXPECT_EQ(more[0].w - plain[0].w, Bytes(-2 * 8));
   EXPECT_EQ(more[1].f, plain[1].f);
+  model.layers[0].custom.held = 13;  // of 4 bytes as whole elements, while an action runs
+  const auto most = memory_of(model, stages, 2, "sgd");
+  EXPECT_EQ(most[0].in_f - more[0].in_f, Bytes(2 * 16));
+  EXPECT_EQ(most[0].in_w - more[0].in_w, Bytes(2 * 16));
+  EXPECT_EQ(most[0].f, more[0].f);
+  EXPECT_EQ(most[0].i, more[0].i);
 }
 
 /// The relu's output is the next linear's input, and is held once.
