@@ -99,5 +99,22 @@ TEST_F(OnStandIn, ALlamaTrainsWithTheSerialRunsBits) {
   EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
 }
 
+/// Copies for other replicas lie on the host.
+TEST_F(OnStandIn, ReplicasHoldWhatIsPredicted) {
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  for (const char* degree : {"dp_degree", "sharding_degree"}) {
+    json job = json::parse(small_job(R"(, "tuner_save_path": "replicas.plan")"));
+    job["strategy"] = {{"pp_degree", 1}, {"accumulate_steps", 4}, {degree, 2}};
+    folder_.write("replicas.json", job.dump());
+    ASSERT_EQ(shell("./pipewright tune replicas.json -q", folder_).status, 0);
+    const json result = result_of("replicas.plan --device cuda --steps 2 --verify");
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      const double held = result.at("peak_bytes").at(rank).get<double>() -
+                          result.at("unplanned_bytes").at(rank).get<double>();
+      EXPECT_NEAR(result.at("predicted_peak_bytes").at(rank).get<double>() / held, 1, 0.02);
+    }
+  }
+}
+
 }  // namespace gpu_commands_test
 }  // namespace pipewright::test

@@ -239,6 +239,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     take_memory_of_run(*plan, subject.costs, forward ? forward->mode : exec::RunMode::Train,
                        request.training ? request.training->numerics : exec::Numerics::Fast,
                        arguments.has("--mem"));
+  if (request.training && request.training->cuda) leave_out_copies(subject.costs);
   ranks.header = header_text(subject, session.terminal());
   refuse_problems(subject);
   if (request.training && request.training->cuda) {
