@@ -11,12 +11,13 @@ bool has_operators(const Layer& layer) {
     case LayerKind::Relu:
     case LayerKind::Gelu:
     case LayerKind::LayerNorm:
+    case LayerKind::RmsNorm:
+    case LayerKind::Swiglu:
+    case LayerKind::CausalSelfAttention:
     case LayerKind::Embedding:
     case LayerKind::Residual:
     case LayerKind::Sequential:
       return true;
-    case LayerKind::CausalSelfAttention:
-      return layer.kv_heads == 0 && layer.rotary_base <= 0;
     default:
       return false;
   }
@@ -27,12 +28,8 @@ bool has_operators(const Layer& layer) {
 std::string fault_on_gpus(const Model& model) {
   const auto missing = find_layer(model, [](const Layer& layer) { return !has_operators(layer); });
   if (!missing) return "";
-  const bool is_attention = missing->layer->kind == LayerKind::CausalSelfAttention;
-  return "layer \"" + missing->path + "\": " +
-         (is_attention ? "attention with rotary positions, or with keys that several heads share, "
-                         "is not trained on GPUs yet"
-                       : "layers of kind " + std::string(to_string(missing->layer->kind)) +
-                             " are not trained on GPUs yet");
+  return "layer \"" + missing->path + "\": layers of kind " +
+         std::string(to_string(missing->layer->kind)) + " are not trained on GPUs yet";
 }
 
 }  // namespace pipewright

@@ -31,6 +31,9 @@ struct OptimizerSpec {
 /// that is not a positive number.
 OptimizerSpec optimizer_spec(std::string_view name, double learning_rate);
 
+/// What an optimizer keeps of each weight, by name.
+std::span<const std::string_view> slot_names(OptimizerKind kind);
+
 /// The factors of one AdamW step, with the corrections for the moments' start at 0 worked in.
 struct AdamFactors {
   float keep_mean, take_mean, keep_square, take_square, rate, square_correction, epsilon,

@@ -1,7 +1,10 @@
 #include "exec/training/shard.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+
+#include "core/order/devices.hpp"
 
 namespace pipewright::exec {
 namespace {
@@ -36,7 +39,43 @@ class PartWalk {
   std::size_t at_ = 0;
 };
 
+/// Numbered by rank, as in every collective of the stage.
+std::vector<ShardPlace> places_of(const Program& program, const Collective& collective,
+                                  bool experts_differ_along_context) {
+  std::vector<ShardPlace> places;
+  std::map<int, std::size_t> holders;  // by which experts they hold
+  for (const Collective::Member& member : collective.members) {
+    const int experts =
+        place_of_experts(program.devices, member.rank, experts_differ_along_context);
+    places.push_back({.of_all = {places.size(), collective.members.size()},
+                      .of_experts = {holders[experts]++, 0},
+                      .experts = experts});
+  }
+  for (ShardPlace& place : places) place.of_experts.count = holders[place.experts];
+  return places;
+}
+
 }  // namespace
+
+std::optional<StageShards> shards_of(const Program& program, StageId stage, RankId rank,
+                                     bool experts_differ_along_context) {
+  for (const Collective& collective : program.collectives) {
+    if (collective.kind != ActionKind::Unshard || collective.stage != stage) continue;
+    const auto& members = collective.members;
+    const auto place_of = [&](RankId wanted) {
+      return std::find_if(members.begin(), members.end(),
+                          [&](const auto& member) { return member.rank == wanted; });
+    };
+    const auto own = place_of(rank);
+    if (own == members.end()) continue;
+    const RankId first = program.placement.rank_of(
+        stage, first_micro_batch(program.devices, rank, program.micro_batches));
+    return StageShards{places_of(program, collective, experts_differ_along_context),
+                       static_cast<std::size_t>(own - members.begin()),
+                       place_of(first) != members.end()};
+  }
+  return std::nullopt;
+}
 
 std::vector<ElementRange> shard_of(const StageParameters& parameters, const ShardPlace& place) {
   std::size_t all = 0, of_experts = 0;

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
+#include "core/program/program.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/training/gradient_part.hpp"
 #include "exec/training/stage_parameters.hpp"
@@ -26,6 +28,18 @@ struct ShardPlace {
 /// elements of it that are in the part, which may be none. Statistics are no weights: every replica
 /// makes them.
 std::vector<ElementRange> shard_of(const StageParameters& parameters, const ShardPlace& place);
+
+/// How a stage of a rank is shared out.
+struct StageShards {
+  std::vector<ShardPlace> replicas;  // those that share it, in order
+  std::size_t own = 0;               // this rank's among them
+  /// Of the replicas that have the same part, this one's is in sums and checkpoints.
+  bool counts = true;
+};
+/// By the Program's UNSHARDs, all of which are of the same replicas; nullopt: it is not.
+/// `experts_differ_along_context`: ranks of another place along cp hold other experts.
+std::optional<StageShards> shards_of(const Program& program, StageId stage, RankId rank,
+                                     bool experts_differ_along_context);
 
 /// Sets what lies outside of the range to 0 in each array of the part.
 void keep_only(const ElementRange& range, GradientPart& part);

@@ -87,8 +87,8 @@ Task<Buffer> TrainableStage::forward_task(int micro_batch, Buffer input) {
   if (mode_ == RunMode::Train) {
     one.loss_saved = co_await loss_forward(*device_, shape_, micro_batch, std::move(x), *groups_);
   } else {
-    one.outcome = co_await forward_outcome(*device_, shape_, micro_batch, one.counted_samples,
-                                           std::move(x), *groups_, mode_);
+    co_await note_outcome(*device_, shape_, micro_batch, one.counted_samples, std::move(x),
+                          *groups_, mode_);
   }
   co_return Buffer();
 }
@@ -133,7 +133,8 @@ void TrainableStage::forward_only(RunMode mode) {
 }
 
 ForwardOutcome TrainableStage::take_outcome(int micro_batch) {
-  return std::exchange(in_flight_.at(static_cast<std::size_t>(micro_batch)).outcome, {});
+  const InFlight& one = in_flight_.at(static_cast<std::size_t>(micro_batch));
+  return outcome_of(*device_, shape_, micro_batch, one.counted_samples, mode_);
 }
 
 void TrainableStage::set_evaluating(bool evaluating) {

@@ -86,7 +86,7 @@ class TrainableStage : public StageGradients {
   /// state go. The last stage makes outcomes of what it computes (exec/evaluation/evaluation.hpp);
   /// in a prediction it needs no labels and targets. Before any micro-batch.
   void forward_only(RunMode mode);
-  /// Last stage, forward only: what F has made of the micro-batch, once.
+  /// Last stage, forward only: what F has made of the micro-batch, once, when the host knows it.
   ForwardOutcome take_outcome(int micro_batch);
   /// Whether F uses running statistics instead of the micro-batch's own; then no backward follows.
   void set_evaluating(bool evaluating);
@@ -135,12 +135,9 @@ class TrainableStage : public StageGradients {
   // A sharded stage (exec/training/shard.hpp): this replica updates its part alone. Before the
   // first step; the optimizer begins anew, with state of that part only, and so do gradients and
   // weights, as far as replicas divide these too.
-  // `counts`: of the replicas that have the same part this one's is in sums and checkpoints.
-  /// `replicas`: those that share it out, in order; this one is `own`.
-  void own_shard(std::vector<ShardPlace> replicas, std::size_t own, const Sharding& sharding,
-                 bool counts = true);
+  void own_shard(StageShards shards, const Sharding& sharding);
   bool is_sharded() const override { return !own_ranges_.empty(); }
-  bool counts_part() const override { return counts_part_; }
+  bool counts_part() const override { return shards_.counts; }
   bool divides_gradients() const { return is_sharded() && sharding_.divides_gradients(); }
   bool divides_weights() const { return is_sharded() && sharding_.divides_weights(); }
   /// Of divided gradients: before a W, where those of micro-batches were handed over.
@@ -162,8 +159,12 @@ class TrainableStage : public StageGradients {
   /// Weights and gradients as the host knows them.
   std::vector<ParameterView> parameters() const;
   /// All that training changes: each parameter's weights and what the optimizer keeps of it, in a
-  /// fixed order. To be read, or filled from a checkpoint, between steps.
+  /// fixed order. Between steps: to be read behind fetch_state(); or to be filled behind
+  /// make_room_for_state(), and the stage's by store_state(). These may wait.
   std::vector<StateView> state();
+  void fetch_state() { weights_->fetch_state(); }
+  void make_room_for_state() { weights_->make_room_for_state(); }
+  void store_state() { weights_->store_state(); }
   std::int64_t parameter_count() const;  // without running statistics and copies
   /// Weights, gradients (and exact numerics' sums of them), what the optimizer keeps, and older
   /// versions of the weights as they are now.
@@ -184,7 +185,6 @@ class TrainableStage : public StageGradients {
     std::vector<Saved> saved;  // by layer
     Buffer loss_saved;         // softmax's probabilities, or the output for mse
     int counted_samples = 0;   // of its data
-    ForwardOutcome outcome;    // forward only
   };
 
   void keep_summands_apart();
@@ -205,9 +205,7 @@ class TrainableStage : public StageGradients {
   WeightVersions versions_;
   Sharding sharding_;                     // what else than the update a sharded stage divides
   std::vector<ElementRange> own_ranges_;  // by parameter, of a sharded stage
-  std::vector<ShardPlace> replicas_;      // that share it out
-  std::size_t own_replica_ = 0;
-  bool counts_part_ = true;
+  StageShards shards_;
   std::vector<InFlight> in_flight_;  // by micro-batch
   bool gradients_are_old_ = true, gradients_are_settled_ = true;
   int gradient_micro_batches_ = 0;  // that went into the gradients; of divided, the whole ones

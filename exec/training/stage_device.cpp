@@ -4,10 +4,6 @@
 
 namespace pipewright::exec {
 
-ForwardOutcome StageDevice::outcome(int, const LogitsPart&, const float*, RunMode) {
-  throw Bug("the outcome of a stage on a device that only trains");
-}
-
 std::span<const double> StageDevice::row_losses(int) const {
   throw Bug("losses of parts of sequences on a device that has none");
 }

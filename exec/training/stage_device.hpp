@@ -62,10 +62,12 @@ class StageDevice {
   /// all ranks takes the place of its own. Bug where the device does not do it.
   virtual std::span<const double> row_losses(int micro_batch) const;
   virtual void set_loss_sum(int micro_batch, double sum);
-  /// Forward only: what the rows of this part of the last layer's output amount to, with each row's
-  /// number in `outputs`. Bug where the device only trains.
-  virtual ForwardOutcome outcome(int micro_batch, const LogitsPart& part, const float* outputs,
-                                 RunMode mode);
+  // Forward only, last stage. F notes what the rows of this part of the last layer's output amount
+  // to, with each row's number in `outputs`; then the host takes it, once. Bug if it does not know
+  // it yet.
+  virtual void note_outputs(int micro_batch, const LogitsPart& part, const float* outputs,
+                            RunMode mode) = 0;
+  virtual ForwardOutcome take_outcome(int micro_batch) = 0;
 };
 
 }  // namespace pipewright::exec

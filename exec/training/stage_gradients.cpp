@@ -101,14 +101,11 @@ void TrainableStage::set_table(std::span<const GradientPart* const> parts) {
 
 // --- Sharded ---
 
-void TrainableStage::own_shard(std::vector<ShardPlace> replicas, std::size_t own,
-                               const Sharding& sharding, bool counts) {
+void TrainableStage::own_shard(StageShards shards, const Sharding& sharding) {
   PIPEWRIGHT_ASSERT(weights_->shared_out() != nullptr, "a sharded stage on a device that has none");
   sharding_ = sharding;
-  counts_part_ = counts;
-  replicas_ = std::move(replicas);
-  own_replica_ = own;
-  own_ranges_ = shard_of(parameters_, replicas_[own]);
+  shards_ = std::move(shards);
+  own_ranges_ = weights_->shared_out()->ranges_of(parameters_, shards_.replicas[shards_.own]);
   weights_->shared_out()->own(own_ranges_, sharding);
 }
 
@@ -125,7 +122,7 @@ void TrainableStage::drop_weights() {
 
 std::vector<StateView> TrainableStage::state() {
   std::vector<StateView> views = weights_->state();
-  for (StateView& view : views) view.is_copy |= view.is_shared_out && !counts_part_;
+  for (StateView& view : views) view.is_copy |= view.is_shared_out && !shards_.counts;
   return views;
 }
 
@@ -134,10 +131,12 @@ GradientPart TrainableStage::own_part(bool with_gradients) const {
 }
 
 void TrainableStage::take_parts(std::span<const GradientPart* const> parts) {
-  PIPEWRIGHT_ASSERT(parts.size() == replicas_.size(), "weights of other replicas");
+  const std::vector<ShardPlace>& replicas = shards_.replicas;
+  PIPEWRIGHT_ASSERT(parts.size() == replicas.size(), "weights of other replicas");
+  SharedOutWeights& weights = *weights_->shared_out();
   for (std::size_t m = 0; m < parts.size(); ++m) {
-    const bool has_same_experts = replicas_[m].experts == replicas_[own_replica_].experts;
-    weights_->shared_out()->take(shard_of(parameters_, replicas_[m]), has_same_experts, *parts[m]);
+    const bool has_same_experts = replicas[m].experts == replicas[shards_.own].experts;
+    weights.take(weights.ranges_of(parameters_, replicas[m]), has_same_experts, *parts[m]);
   }
 }
 

@@ -114,19 +114,24 @@ Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micr
                          groups);
 }
 
-Task<ForwardOutcome> forward_outcome(StageDevice& device, const StageShape& shape, int micro_batch,
-                                     int samples, Buffer output, RankGroups& groups, RunMode mode) {
-  const LogitsPart part = part_of(shape, groups.tensor(), samples);
-  ForwardOutcome outcome = device.outcome(micro_batch, part, output.floats(), mode);
+Task<void> note_outcome(StageDevice& device, const StageShape& shape, int micro_batch, int samples,
+                        Buffer output, RankGroups& groups, RunMode mode) {
+  device.note_outputs(micro_batch, part_of(shape, groups.tensor(), samples), output.floats(), mode);
+  if (mode == RunMode::Predict) co_return;
+  const Buffer probabilities =
+      co_await loss_of_samples(device, shape, micro_batch, samples, std::move(output), groups);
+}
+
+ForwardOutcome outcome_of(StageDevice& device, const StageShape& shape, int micro_batch,
+                          int samples, RunMode mode) {
+  ForwardOutcome outcome = device.take_outcome(micro_batch);
   outcome.micro_batch = micro_batch;
   for (RowOutcome& row : outcome.rows)
     row.row = static_cast<std::int32_t>(row_of_all(shape.context, shape.extent.sequence, row.row));
-  if (mode == RunMode::Predict) co_return outcome;
-  const Buffer probabilities =
-      co_await loss_of_samples(device, shape, micro_batch, samples, std::move(output), groups);
+  if (mode == RunMode::Predict) return outcome;
   outcome.loss = device.loss_sum(micro_batch);
   outcome.terms = terms_of(shape, samples);
-  co_return outcome;
+  return outcome;
 }
 
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,

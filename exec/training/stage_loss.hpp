@@ -15,10 +15,13 @@ namespace pipewright::exec {
 /// Pauses where the ranks of `groups` have a part each of the output, or of its rows.
 Task<Buffer> loss_forward(StageDevice& device, const StageShape& shape, int micro_batch,
                           Buffer output, RankGroups& groups);
-/// Forward only: what this rank's part of the output amounts to, of the first `samples`. Pauses as
-/// loss_forward() does, but not in a prediction.
-Task<ForwardOutcome> forward_outcome(StageDevice& device, const StageShape& shape, int micro_batch,
-                                     int samples, Buffer output, RankGroups& groups, RunMode mode);
+/// F, forward only: the device notes what this rank's part of the output amounts to, of the first
+/// `samples`, for outcome_of(). Pauses as loss_forward() does, but not in a prediction.
+Task<void> note_outcome(StageDevice& device, const StageShape& shape, int micro_batch, int samples,
+                        Buffer output, RankGroups& groups, RunMode mode);
+/// What was noted, once, when the host knows it.
+ForwardOutcome outcome_of(StageDevice& device, const StageShape& shape, int micro_batch,
+                          int samples, RunMode mode);
 /// I, from what F has kept: the gradient of the output, where `divisor` micro-batches share the
 /// gradient of their mean loss.
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,

@@ -20,6 +20,7 @@
 #include "exec/training/gradient_norm.hpp"
 #include "exec/training/gradient_part.hpp"
 #include "exec/training/parameter_views.hpp"
+#include "exec/training/shard.hpp"
 
 namespace pipewright::exec {
 
@@ -52,24 +53,30 @@ class SharedOutWeights {
  public:
   virtual ~SharedOutWeights() = default;
 
+  /// Which elements a replica's part has, by place.
+  virtual std::vector<ElementRange> ranges_of(const StageParameters& parameters,
+                                              const ShardPlace& place) const {
+    return shard_of(parameters, place);
+  }
   /// The optimizer begins anew, with state of these elements only, by place; of gradients and
   /// weights, as far as they are divided, no others are kept either.
   virtual void own(const std::vector<ElementRange>& ranges, const Sharding& sharding) = 0;
 
   // Where gradients are divided: micro-batches make whole ones, 0 at first, which all replicas hand
-  // over; what comes back of them is added to the own part of the sum, the gradient otherwise.
-  virtual bool has_whole_gradients() const = 0;
+  // over; what comes back of them is added to the own part of the sum, the gradient otherwise. Bugs
+  // where the device does not divide them.
+  virtual bool has_whole_gradients() const;
   /// Nothing where they are.
-  virtual void make_whole_gradients() = 0;
+  virtual void make_whole_gradients();
   /// No arrays where there are none.
-  virtual GradientPart hand_over_whole_gradients() = 0;
-  virtual void add(std::size_t place, const Summands& summands) = 0;
+  virtual GradientPart hand_over_whole_gradients();
+  virtual void add(std::size_t place, const Summands& summands);
 
-  // Where weights are divided.
+  // Where weights are divided, likewise.
   /// Whole ones, with the own part in its place and no other yet; nothing where they are.
-  virtual void make_whole_weights() = 0;
+  virtual void make_whole_weights();
   /// The own part alone is left; nothing where it is alone.
-  virtual void drop_whole_weights() = 0;
+  virtual void drop_whole_weights();
 
   /// By place the weights in the ranges, and after them, if asked for, the gradients, by place too.
   virtual GradientPart owned_part(std::span<const ElementRange> ranges,
@@ -115,8 +122,12 @@ class StageWeights {
   /// trains.
   virtual void forget_training();
   /// Each parameter's weights and what the optimizer keeps of it, in a fixed order, to be read or
-  /// to be filled. Bug where the device has no checkpoints yet.
-  virtual std::vector<StateView> state();
+  /// to be filled. Where they lie elsewhere, the host has copies to read from fetch_state() on, and
+  /// to fill from make_room_for_state() on, which store_state() puts there.
+  virtual std::vector<StateView> state() = 0;
+  virtual void fetch_state() {}
+  virtual void make_room_for_state() {}
+  virtual void store_state() {}
   /// Null where the device does not do these yet.
   virtual KeptVersions* versions() { return nullptr; }
   virtual SharedOutWeights* shared_out() { return nullptr; }

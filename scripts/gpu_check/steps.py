@@ -14,6 +14,8 @@ from gpu_check.results import figure
 PRECISIONS = ('bf16', 'tf32', 'fp32')
 SMALL_SET = ('*CudaMatrix*/1f1b_pp2_*:*CudaMatrix*/zb_h1_pp2_*:*CudaMatrix*/interleaved_pp4_*:'
              'CudaTrains.ATransformer*:CudaTrains.TheOther*:CudaTrains.ATiedHead*:CudaTrains.MemoryIs*')
+# What runs do beside a training from its beginning.
+RUN_SET = 'CudaRuns.*:CudaForwards.*'
 GRAPH_SET = 'CudaGraph.ATransformer*:CudaGraph.OneRank*'
 # Of the sanitizer's tools, which slow everything down.
 SANITIZED_SET = '*ATransformer*:*ClippedGradients*'
@@ -72,8 +74,12 @@ def small_conformance(context):
            (tests, 'gpu_training', SMALL_SET, 'training against the serial run, small set'))
 
 
+def runs(context):
+    tests(context, 'gpu_training', RUN_SET, 'checkpoints, evaluations and predictions against the CPU')
+
+
 def whole_conformance(context):
-    all_of(context, (tests, 'gpu_training', f'*-{SMALL_SET}', 'training against the serial run, the rest'),
+    all_of(context, (tests, 'gpu_training', f'*-{SMALL_SET}:{RUN_SET}', 'training against the serial run, the rest'),
            (tests, 'gpu_graphs', f'*-{GRAPH_SET}', 'steps as CUDA graphs, the rest'))
 
 
@@ -237,6 +243,7 @@ STEPS = [
     Step('pytorch', 60, 'the same GPT in PyTorch', gpt.pytorch, (GPT,)),
     Step('rates', 30, 'products and copies: the whole GPU, 2, 4 and 8 partitions', rates, ()),
     Step('nccl', 25, 'NCCL with one rank; its calls', nccl, ()),
+    Step('runs', 40, 'checkpoints, evaluations and predictions against the CPU', runs, ()),
     Step('partitions-2-tf32', 35, 'the same pipeline', pipeline, (PIPELINE, 2, 'tf32', '2 partitions, tf32')),
     Step('conformance-rest', 80, 'all other trainings and graphs against the CPU', whole_conformance, ()),
     *(Step(f'partitions-{n}-{precision}', 35, 'the same pipeline', pipeline,

@@ -182,8 +182,9 @@ TEST_F(CudaBf16, AttentionAddsUpTheSameFloats) {
     expect_rounded(scores, "softmax F");
     const Narrow kept = down(scores.narrow, n);
     const Both p = both({kept.begin(), kept.end()});
-    done(fast().causal_softmax_backward_input(stream(), squares, sequence, p.wide, d.wide));
-    done(bf16().causal_softmax_backward_input(stream(), squares, sequence, p.narrow, d.narrow));
+    done(fast().causal_softmax_backward_input(stream(), squares, sequence, 0.7F, p.wide, d.wide));
+    done(bf16().causal_softmax_backward_input(stream(), squares, sequence, 0.7F, p.narrow,
+                                              d.narrow));
     expect_rounded(d, "softmax I");
   }
 }

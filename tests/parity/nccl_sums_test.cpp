@@ -59,7 +59,8 @@ int members_of(const Program& program, ActionKind kind) {
   return members;
 }
 
-/// Calls of ncclAllReduce: what connects communicators, and one for each REDUCE_GRAD of a step.
+/// Calls of ncclAllReduce: what connects communicators, and one for each REDUCE_GRAD of a step, of
+/// stages that are not sharded.
 int expected_sums(const Program& program, bool in_steps) {
   int calls = 0;
   const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
@@ -135,6 +136,66 @@ TEST(NcclSums, ClippingAndATiedHeadTakeTheSums) {
   CudaTraining how = training_of(setting, Precision::Float32);
   how.training.optimizer.clip_grad_norm = 0.01;
   expect_summed(program, how);
+}
+
+/// ZeRO 1: sums are scattered and weights gathered, in place, and in steps that are compared with
+/// the serial run gradients too.
+TEST(NcclSums, ShardedReplicasScatterTheirSumsAndGatherTheirWeights) {
+  for (const char* schedule : {"1f1b", "interleaved"}) {
+    for (const double clip : {0.0, 0.01}) {
+      SCOPED_TRACE(schedule);
+      const int chunks = std::string(schedule) == "1f1b" ? 1 : 2;
+      const Order order = planner::replicate(planner::make_order(schedule, {2, 4, chunks, {}}), 2);
+      const Program program = lower(order, {.post = Post::Deferred},
+                                    {.clips = clip > 0, .optimizer = true, .sharded = true});
+      const int sums = members_of(program, ActionKind::ReduceGrad);
+      ASSERT_GT(sums, 0);
+      ASSERT_EQ(members_of(program, ActionKind::Unshard), sums);
+      const Setting setting(program);
+      CudaTraining how = training_of(setting, Precision::Float32);
+      how.training.optimizer.clip_grad_norm = clip;
+      exec::cpu::Training on_cpu = how.training;
+      on_cpu.options.numerics = exec::Numerics::Exact;
+      const Outcome expected = serial(on_cpu);
+      for (const HostOrder one : kOrders) {
+        for (const int verified : {0, 2}) {
+          how.training.verified_steps = verified;
+          const int scattered = host_nccl_scattered_sums(), gathered = host_nccl_gatherings();
+          const CudaResult run = trained(one, program, how);
+          EXPECT_EQ(host_nccl_scattered_sums() - scattered, kSteps * sums);
+          EXPECT_EQ(host_nccl_gatherings() - gathered, (kSteps + verified) * sums);
+          ASSERT_TRUE(run.finished());
+          for (std::size_t step = 0; step < run.steps.size(); ++step)
+            EXPECT_NEAR(run.steps[step].loss.value(), expected.losses[step], 1e-5);
+          if (verified == 0) continue;
+          EXPECT_LE(run.verify->gradients.norm_rel, kMostApart) << run.verify->gradients.worst;
+          EXPECT_LE(run.verify->parameters.norm_rel, kMostApart) << run.verify->parameters.worst;
+        }
+      }
+    }
+  }
+}
+
+/// Also in 16 bits, where what layers read is gathered, and each replica has its part of the
+/// weights alone.
+TEST(NcclSums, ShardedReplicasHaveTheLossesOfWholeOnes) {
+  const Order order = planner::replicate(planner::make_order("1f1b", {2, 4, 1, {}}), 2);
+  for (const Precision precision : {Precision::Float32, Precision::Bfloat16}) {
+    std::vector<exec::StepLog> steps;
+    for (const bool sharded : {false, true}) {
+      const Program program =
+          lower(order, {.post = Post::Deferred}, {.optimizer = true, .sharded = sharded});
+      const Setting setting(program, small_llama());
+      CudaTraining how = training_of(setting, precision);
+      how.training.optimizer.kind = exec::OptimizerKind::AdamW;
+      how.training.verified_steps = 1;
+      const CudaResult run = trained(HostOrder::Shuffled, program, how);
+      EXPECT_LE(run.verify->gradients.norm_rel, 3e-2) << run.verify->gradients.worst;
+      steps.push_back(run.steps);
+    }
+    for (std::size_t step = 0; step < steps[0].size(); ++step)
+      EXPECT_EQ(steps[1][step].loss, steps[0][step].loss) << "step " << step;
+  }
 }
 
 TEST(NcclSums, ExactNumericsAddByWayOfTheHostWithTheSerialRunsBits) {

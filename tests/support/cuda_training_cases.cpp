@@ -53,11 +53,14 @@ void expect_serial_bits(const pipewright_cuda& cuda, const Program& program,
 }
 
 /// Wide enough for its activations to decide.
-Model wide_transformer(int hidden = 32) {
+Model wide_transformer(int hidden = 32, TransformerStyle style = TransformerStyle::Gpt) {
   Model model;
   model.sequence = 16;
-  model.layers = expand(
-      {.hidden = hidden, .layers = 3, .heads = 2, .ffn = 64, .vocabulary = 256, .sequence = 16});
+  TransformerShape shape{
+      .hidden = hidden, .layers = 3, .heads = 2, .ffn = 64, .vocabulary = 256, .sequence = 16};
+  shape.style = style;
+  if (style == TransformerStyle::Llama) shape.kv_heads = 1;
+  model.layers = expand(shape);
   return model;
 }
 
@@ -111,8 +114,10 @@ TEST_F(CudaTrains, ATransformerHasTheSerialRunsBits) {
     for (const int ranks : {2, 4}) {
       SCOPED_TRACE(schedule + std::to_string(ranks));
       const Program program = program_of({schedule, ranks, 8, 1, "torch"});
-      const Setting setting(program, small_transformer());
-      expect_serial_bits_everywhere(program, exact(setting));
+      for (const Model& model : {small_transformer(), small_llama()}) {
+        const Setting setting(program, model);
+        expect_serial_bits_everywhere(program, exact(setting));
+      }
     }
   }
 }
@@ -190,14 +195,16 @@ TEST_F(CudaTrains, TheOtherPrecisionsStayWithinTheirRounding) {
   } cases[] = {{Precision::Float32, 2e-6}, {Precision::Tf32, 4e-3}, {Precision::Bfloat16, 3e-2}};
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   for (const auto& one : cases) {
-    const Setting setting(program, small_transformer());
-    CudaTraining how = exact(setting);
-    how.precision = one.precision;
-    how.training.verified_steps = 1;
-    for (const NamedCuda& cuda : cudas_) {
-      const CudaResult run = trained(*cuda.table, program, how);
-      ASSERT_TRUE(run.verify.has_value());
-      EXPECT_LE(run.verify->gradients.norm_rel, one.most) << run.verify->gradients.worst;
+    for (const Model& model : {small_transformer(), small_llama()}) {
+      const Setting setting(program, model);
+      CudaTraining how = exact(setting);
+      how.precision = one.precision;
+      how.training.verified_steps = 1;
+      for (const NamedCuda& cuda : cudas_) {
+        const CudaResult run = trained(*cuda.table, program, how);
+        ASSERT_TRUE(run.verify.has_value());
+        EXPECT_LE(run.verify->gradients.norm_rel, one.most) << run.verify->gradients.worst;
+      }
     }
   }
 }
@@ -284,8 +291,8 @@ TEST_F(CudaTrains, MemoryIsToldByRank) {
 
 /// What ranks hold of numbers of 4 and of 2 bytes, beside each other and beside the plan.
 void expect_half_the_bytes(const NamedCuda& cuda, const Program& program, int hidden,
-                           bool keeps_squares) {
-  Setting setting(program, wide_transformer(hidden));
+                           bool keeps_squares, TransformerStyle style) {
+  Setting setting(program, wide_transformer(hidden, style));
   const auto activations = [&](Precision precision) {
     CudaTraining how = exact(setting);
     how.precision = precision;
@@ -322,7 +329,10 @@ TEST_F(CudaTrains, InBfloat16MessagesAndActivationsHaveHalfTheBytes) {
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   for (const NamedCuda& cuda : cudas_) {
     SCOPED_TRACE(cuda.name);
-    for (const int hidden : {32, 40}) expect_half_the_bytes(cuda, program, hidden, hidden == 40);
+    for (const auto style : {TransformerStyle::Gpt, TransformerStyle::Llama}) {
+      for (const int hidden : {32, 40})
+        expect_half_the_bytes(cuda, program, hidden, hidden == 40, style);
+    }
   }
 }
 

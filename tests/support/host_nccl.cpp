@@ -21,8 +21,11 @@ struct Sent {
   std::shared_ptr<void> ready;  // after the copying
 };
 
-/// A sum that all members of a communicator take part in: what each has brought.
+enum class SumKind { AllReduce, ReduceScatter, AllGather };
+
+/// What all members of a communicator take part in: what each has brought.
 struct Sum {
+  SumKind kind = SumKind::AllReduce;
   std::map<int, Sent> brought;  // by member
 };
 
@@ -43,7 +46,7 @@ struct Receive {
 /// A member's call of a sum, the so many-th of the communicator.
 struct Place {
   std::size_t turn = 0;
-  float* to = nullptr;
+  std::byte* to = nullptr;
   void* stream = nullptr;
 };
 
@@ -64,7 +67,7 @@ struct World {
   std::map<std::string, std::shared_ptr<Shared>> by_id;
   std::vector<std::unique_ptr<Member>> members;
   std::vector<Sent> passed_on;  // a stream may still have to read them
-  int next_id = 0, calls = 0, sums = 0, threads = 0;
+  int next_id = 0, calls = 0, sums = 0, scattered = 0, gathered = 0, threads = 0;
   std::int64_t allocations = 0;  // when the last communicator was made
 };
 
@@ -126,17 +129,25 @@ int bring(const void* data, std::size_t bytes, void* stream, Sent& sent) {
   return all.cuda->record(sent.ready.get(), stream) == 0 ? kDone : kInvalid;
 }
 
-/// In the order of members, so that all of them come to the same bits.
-int put_sum(const Place& place, const Sum& sum) {
+/// In the order of members, so that all of them come to the same bits. Of a scattered sum a member
+/// is left with its part; of a gathering it has the parts of all.
+int put_sum(const Place& place, const Sum& sum, const Member& own) {
   const pipewright_cuda& cuda = *world().cuda;
   const std::size_t bytes = sum.brought.begin()->second.bytes;
-  if (cuda.clear(place.stream, place.to, bytes) != 0) return kInvalid;
+  const bool gathers = sum.kind == SumKind::AllGather;
+  const bool scatters = sum.kind == SumKind::ReduceScatter;
+  const std::size_t part = scatters ? bytes / sum.brought.size() : bytes;
+  const std::size_t first = scatters ? part * static_cast<std::size_t>(own.index) : 0;
+  if (!gathers && cuda.clear(place.stream, place.to, part) != 0) return kInvalid;
   for (const auto& [member, sent] : sum.brought) {
     if (sent.bytes != bytes) return kInvalid;
-    const auto* const from = static_cast<const float*>(sent.copy.get());
+    const auto* const from = static_cast<const std::byte*>(sent.copy.get()) + first;
     if (cuda.stream_waits(place.stream, sent.ready.get()) != 0) return kInvalid;
-    if (cuda.kernels.add_to(place.stream, bytes / sizeof(float), from, place.to) != 0)
-      return kInvalid;
+    const int failed =
+        gathers ? cuda.copy(place.stream, place.to + bytes * static_cast<std::size_t>(member), from,
+                            bytes)
+                : cuda.kernels.add_to(place.stream, part / sizeof(float), from, place.to);
+    if (failed != 0) return kInvalid;
   }
   return kDone;
 }
@@ -147,7 +158,7 @@ int put_sums(Member& member) {
     const Place& place = member.sums.front();
     const Sum& sum = member.shared->sums[place.turn];
     if (sum.brought.size() < static_cast<std::size_t>(member.shared->members)) return kInProgress;
-    const int result = put_sum(place, sum);
+    const int result = put_sum(place, sum, member);
     if (result != kDone) return result;
     member.sums.pop_front();
   }
@@ -221,28 +232,51 @@ int receive(void* data, std::size_t count, int kind, int peer, void* communicato
   return kInProgress;
 }
 
-int all_reduce(const void* from, void* to, std::size_t count, int kind, void* communicator,
-               void* stream) {
-  World& all = world();
-  const std::scoped_lock lock(all.mutex);
-  auto& member = *static_cast<Member*>(communicator);
-  if (kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
+/// `bytes` of what this member brings. The k-th calls of all members have to be of one kind.
+int join_sum(SumKind kind, const void* from, void* to, std::size_t bytes, Member& member,
+             void* stream) {
   const std::size_t turn = member.summed++;
-  if (turn == member.shared->sums.size()) member.shared->sums.emplace_back();
-  Sent& own = member.shared->sums[turn].brought[member.index];
-  if (bring(from, count * sizeof(float), stream, own) != kDone) return kInvalid;
-  member.sums.push_back({turn, static_cast<float*>(to), stream});
-  ++all.sums;
+  if (turn == member.shared->sums.size()) member.shared->sums.emplace_back().kind = kind;
+  Sum& sum = member.shared->sums[turn];
+  if (sum.kind != kind || bring(from, bytes, stream, sum.brought[member.index]) != kDone)
+    return kInvalid;
+  member.sums.push_back({turn, static_cast<std::byte*>(to), stream});
   return kInProgress;
 }
 
-int not_called(const void*, void*, std::size_t, int, void*, void*) { return kInvalid; }
+int all_reduce(const void* from, void* to, std::size_t count, int kind, void* communicator,
+               void* stream) {
+  const std::scoped_lock lock(world().mutex);
+  if (kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
+  ++world().sums;
+  return join_sum(SumKind::AllReduce, from, to, count * sizeof(float),
+                  *static_cast<Member*>(communicator), stream);
+}
+
+int reduce_scatter(const void* from, void* to, std::size_t count, int kind, void* communicator,
+                   void* stream) {
+  const std::scoped_lock lock(world().mutex);
+  auto& member = *static_cast<Member*>(communicator);
+  if (kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
+  ++world().scattered;
+  const auto members = static_cast<std::size_t>(member.shared->members);
+  return join_sum(SumKind::ReduceScatter, from, to, members * count * sizeof(float), member,
+                  stream);
+}
+
+int all_gather(const void* from, void* to, std::size_t count, int kind, void* communicator,
+               void* stream) {
+  const std::scoped_lock lock(world().mutex);
+  if (kind != PIPEWRIGHT_NCCL_BYTES) return kInvalid;
+  ++world().gathered;
+  return join_sum(SumKind::AllGather, from, to, count, *static_cast<Member*>(communicator), stream);
+}
 
 constexpr pipewright_nccl kTable = {
     PIPEWRIGHT_NCCL_ABI, begin,     version, 22809,   text,       last_words,
     unique_id,           join,      state,   end,     finalize,   end,
-    group_start,         group_end, send,    receive, all_reduce, not_called,
-    not_called};
+    group_start,         group_end, send,    receive, all_reduce, reduce_scatter,
+    all_gather};
 
 }  // namespace
 
@@ -270,6 +304,16 @@ std::int64_t host_nccl_late_allocations() {
 int host_nccl_sums() {
   const std::scoped_lock lock(world().mutex);
   return world().sums;
+}
+
+int host_nccl_scattered_sums() {
+  const std::scoped_lock lock(world().mutex);
+  return world().scattered;
+}
+
+int host_nccl_gatherings() {
+  const std::scoped_lock lock(world().mutex);
+  return world().gathered;
 }
 
 }  // namespace pipewright::tests

@@ -1,10 +1,10 @@
 // The table of exec/transports/nccl/module_api.h on the host's table (tests/support/host_cuda.hpp):
 // sends copy ahead, as NCCL may, and a communicator stays in progress until its receives have met
 // their sends, so the host that polls it waits. So it serves Programs whose receives stand just
-// before what needs them. An all-reduce adds floats in the order of members, and stays in progress
-// until all members have called it: the k-th calls on a communicator belong together. Other
-// collectives are refused. A communicator reads its name whenever it is asked for its state, as
-// NCCL does on threads of its own. Any thread may call.
+// before what needs them. Sums, scattered or not, add floats in the order of members, and
+// gatherings are of bytes; each stays in progress until all members have called it: the k-th calls
+// on a communicator belong together, and are of one kind. A communicator reads its name whenever it
+// is asked for its state, as NCCL does on threads of its own. Any thread may call.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,9 @@ int host_nccl_threads();
 inline constexpr std::int64_t kHostNcclBytesOfCta = 1024;
 /// Allocations of a GPU's memory since the last communicator was made.
 std::int64_t host_nccl_late_allocations();
-/// Calls of all_reduce() so far, those that connect included.
+/// Calls of all_reduce() so far, those that connect included; of reduce_scatter(); of all_gather().
 int host_nccl_sums();
+int host_nccl_scattered_sums();
+int host_nccl_gatherings();
 
 }  // namespace pipewright::tests

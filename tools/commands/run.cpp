@@ -70,8 +70,8 @@ void print_training(const Subject& subject, const DeviceResult& result, double m
   if (training == nullptr) return;
   const auto* cpu = std::get_if<exec::cpu::CpuResult>(&result);
   const auto* gpu = std::get_if<exec::cuda::CudaResult>(&result);
-  if (cpu != nullptr && cpu->evaluation)
-    session.print(wrapped(evaluation_text(*cpu->evaluation), width, 0));
+  if (training->evaluation)
+    session.print(wrapped(evaluation_text(*training->evaluation), width, 0));
   if (training->verify)
     session.print(verify_text(*training->verify, training->first_step + 1, most_apart));
   if (gpu != nullptr) session.print(enqueued_text(subject.program, *gpu));
@@ -151,8 +151,9 @@ int stop_after_plan(Session& session) {
 
 /// Outputs that are no finite numbers come from a training that diverged.
 exec::Outcome outcome_of(const DeviceResult& result) {
-  const auto* cpu = std::get_if<exec::cpu::CpuResult>(&result);
-  const bool diverged = cpu != nullptr && cpu->evaluation && cpu->evaluation->not_finite_rows > 0;
+  const exec::TrainingResult* training = training_of(result);
+  const bool diverged =
+      training != nullptr && training->evaluation && training->evaluation->not_finite_rows > 0;
   return diverged ? exec::Outcome::Diverged : run_of(result).outcome;
 }
 
@@ -160,8 +161,7 @@ exec::Outcome outcome_of(const DeviceResult& result) {
 void put_training(const Subject& subject, const TrainingRequest& request,
                   const DeviceResult& result, Json& fields) {
   const exec::TrainingResult& training = *training_of(result);
-  const auto* cpu = std::get_if<exec::cpu::CpuResult>(&result);
-  if (cpu != nullptr && cpu->evaluation) fields["evaluation"] = evaluation_fields(*cpu->evaluation);
+  if (training.evaluation) fields["evaluation"] = evaluation_fields(*training.evaluation);
   if (const auto* gpu = std::get_if<exec::cuda::CudaResult>(&result))
     put_enqueued(subject.program, *gpu, fields);
   put_memory(training, subject.costs, fields);
@@ -239,6 +239,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     take_memory_of_run(*plan, subject.costs, forward ? forward->mode : exec::RunMode::Train,
                        request.training ? request.training->numerics : exec::Numerics::Fast,
                        arguments.has("--mem"));
+  if (request.training && request.training->cuda) leave_out_copies(subject.costs);
   ranks.header = header_text(subject, session.terminal());
   refuse_problems(subject);
   if (request.training && request.training->cuda) {

@@ -32,6 +32,10 @@ void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::
   if (!has_own_table) costs.memory = plan.costs.memory;
 }
 
+void leave_out_copies(CostTable& costs) {
+  for (StageMemory& stage : costs.memory) stage.copied_gradients = stage.copied_weights = Bytes(0);
+}
+
 std::string memory_text(const exec::TrainingResult& result, const CostTable& costs) {
   if (result.peak_bytes.empty()) return "";
   const auto& all = result.peak_bytes;

@@ -18,6 +18,9 @@ namespace pipewright::tools {
 void take_memory_of_run(Plan& plan, CostTable& costs, exec::RunMode mode, exec::Numerics numerics,
                         bool has_own_table);
 
+/// A run on GPUs: what ranks copy for other replicas lies on the host.
+void leave_out_copies(CostTable& costs);
+
 /// "peak memory 4.20 MiB on rank 0, predicted 4.30 MiB; predictions are off by -1.2% to +2.4%".
 /// Without a table the first part alone; if all were right "as predicted for every rank"; empty
 /// where nothing was measured.

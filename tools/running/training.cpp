@@ -229,7 +229,7 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
   const exec::RunResult& run = run_of(result);
   if (run.outcome == exec::Outcome::Interrupted) throw Interrupted();
   if (!ranks.speaks() || !run.finished()) return result;
-  if (forward) forward->save(*std::get<exec::cpu::CpuResult>(result).evaluation, session);
+  if (forward) forward->save(*training_of(result)->evaluation, session);
   if (training.save)
     session.note("wrote " + exec::checkpoint_folder(training.save->folder, all).string());
   return result;

@@ -20,8 +20,7 @@ namespace {
 
 std::string name_of(OptimizerKind kind) { return kind == OptimizerKind::Sgd ? "sgd" : "adamw"; }
 
-/// The arrays of every parameter and their sizes, made layer by layer, so that only one is in
-/// memory at a time.
+/// The arrays of every parameter and their sizes, declared layer by layer.
 template <class Visit>
 void for_each_array(const Training& training, Visit visit) {
   const int layers = static_cast<int>(training.model->layers.size());
@@ -38,13 +37,12 @@ void for_each_array(const Training& training, Visit visit) {
     const auto layer = make_layer(training.model->layers[static_cast<std::size_t>(i)], site);
     std::vector<Parameter*> parameters;
     layer->collect(parameters);
-    for (Parameter* p : parameters) {
-      allocate(*p, training.seed);
-      const auto size = static_cast<std::int64_t>(p->value.size());
+    for (const Parameter* p : parameters) {
+      const std::int64_t size =
+          p->value.empty() ? p->start.size : static_cast<std::int64_t>(p->value.size());
       visit(p->name, kValueSlot, size);
       if (p->is_statistic || training.mode != RunMode::Train) continue;  // without an optimizer
-      Optimizer optimizer(training.optimizer, {p});
-      for (const auto& slot : optimizer.slots_of(0)) visit(p->name, slot.name, size);
+      for (const auto slot : slot_names(training.optimizer.kind)) visit(p->name, slot, size);
     }
   }
 }
@@ -173,7 +171,9 @@ std::vector<std::string> resume_notes(const Checkpoint& checkpoint, const Traini
 }
 
 void restore(TrainableStage& stage, const Checkpoint& checkpoint) {
+  stage.make_room_for_state();
   for (const StateView& view : stage.state()) read_own(checkpoint, view);
+  stage.store_state();
   stage.set_updates(checkpoint.facts().updates);
 }
 
@@ -186,14 +186,18 @@ CheckpointSaver::CheckpointSaver(const Program& program, const Training& trainin
   remove_unfinished_checkpoints(training.save->folder, training.save->watch);
 }
 
-void CheckpointSaver::after_step(int step, const std::vector<const Device*>& devices,
+bool CheckpointSaver::is_due(int step) const {
+  const int every = training_.save->every;
+  return step + 1 == steps_ || (every > 0 && (training_.first_step() + step + 1) % every == 0);
+}
+
+void CheckpointSaver::after_step(int step, const std::vector<TrainedRank>& ranks,
                                  Peers* peers) const {
+  if (!is_due(step)) return;
   const CheckpointSpec& spec = *training_.save;
   const int done = training_.first_step() + step + 1;
-  const bool due = spec.every > 0 && done % spec.every == 0;
-  if (!due && step + 1 < steps_) return;
   const std::filesystem::path folder = checkpoint_folder(spec.folder, done);
-  const Written own{updates(done, devices), write_parts(folder, devices)};
+  const Written own{updates(done, ranks), write_parts(folder, ranks)};
   const Written all = peers == nullptr ? own : gathered(own, *peers);
   if (peers != nullptr && peers->process() != 0) return;
   write_manifest(folder, facts(done, all.updates), all.parts, spec.watch);
@@ -203,12 +207,12 @@ void CheckpointSaver::after_step(int step, const std::vector<const Device*>& dev
 /// Of this process's ranks. If the disk does not take one, those already written are removed; no
 /// manifest names them yet.
 std::vector<CheckpointPart> CheckpointSaver::write_parts(
-    const std::filesystem::path& folder, const std::vector<const Device*>& devices) const {
+    const std::filesystem::path& folder, const std::vector<TrainedRank>& ranks) const {
   std::vector<CheckpointPart> parts;
   try {
-    for (std::size_t r = 0; r < devices.size(); ++r) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
       const RankId rank(static_cast<std::int64_t>(r));
-      if (devices[r] != nullptr) parts.push_back(write_part(folder, rank, devices));
+      if (ranks[r].is_here()) parts.push_back(write_part(folder, rank, ranks));
     }
   } catch (...) {
     remove_parts(folder, parts, training_.save->watch);
@@ -235,14 +239,14 @@ std::vector<RankId> CheckpointSaver::block_of(RankId rank, std::string_view grou
 /// All ranks that divide a stage write at the same time where they are processes: they meet at each
 /// array that they divide.
 CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, RankId rank,
-                                           const std::vector<const Device*>& devices) const {
+                                           const std::vector<TrainedRank>& ranks) const {
   CheckpointPartWriter writer(folder, static_cast<int>(rank.value), training_.save->watch);
   const std::vector<RankId> along_tp = block_of(rank, kTensorAxis);
   const std::vector<RankId> along_ep =
       block_of(rank, expert_group_name(division_of(program_, training_)));
-  const Device& device = *devices[static_cast<std::size_t>(rank.value)];
+  const TrainedRank& own = ranks[static_cast<std::size_t>(rank.value)];
   for (const StageId id : program_.placement.stages_of(rank)) {
-    const std::vector<StateView> state = device.stage(id)->state();
+    const std::vector<StateView> state = own.stage(id).state();
     for (std::size_t k = 0; k < state.size(); ++k) {
       const StateView& view = state[k];
       if (view.is_copy) continue;
@@ -254,21 +258,21 @@ CheckpointPart CheckpointSaver::write_part(const std::filesystem::path& folder, 
         writer.add({view.parameter, std::string(view.slot), view.first, view.total, view.values});
         continue;
       }
-      const GroupsOfRank& groups = device.groups();
-      write_divided({block, id, k}, devices,
+      const GroupsOfRank& groups = *own.groups;
+      write_divided({block, id, k}, ranks,
                     (view.is_of_experts ? groups.experts : groups.tensor).get(), view, writer);
     }
   }
   return writer.finish();
 }
 
-int CheckpointSaver::updates(int step, const std::vector<const Device*>& devices) const {
+int CheckpointSaver::updates(int step, const std::vector<TrainedRank>& ranks) const {
   if (!program_.asynchronous) return step;
   std::optional<int> updates;
-  for (std::size_t r = 0; r < devices.size(); ++r) {
-    if (devices[r] == nullptr) continue;
-    for (const StageId id : program_.placement.stages_of(RankId(static_cast<std::int64_t>(r))))
-      updates = equal_updates(updates, devices[r]->stage(id)->updates());
+  for (const TrainedRank& rank : ranks) {
+    for (const TrainableStage* stage : rank.stages) {
+      if (stage != nullptr) updates = equal_updates(updates, stage->updates());
+    }
   }
   return updates.value_or(step);
 }

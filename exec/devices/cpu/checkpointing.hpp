@@ -11,6 +11,7 @@
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/checkpoint/folder_lock.hpp"
 #include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/trained_rank.hpp"
 #include "exec/runtime/peers.hpp"
 
 namespace pipewright::exec::cpu {
@@ -37,20 +38,22 @@ class CheckpointSaver {
   /// saves there.
   CheckpointSaver(const Program& program, const Training& training, int steps, bool leads);
 
-  /// After the run's step `step`, counted from 0. `devices` by rank; null: of another process. With
-  /// `peers`, all call it: each writes the parts of its ranks, and process 0 the manifest when it
-  /// knows them all. Throws MachineError; the checkpoints before this one are still there.
-  void after_step(int step, const std::vector<const Device*>& devices, Peers* peers) const;
+  /// Whether after_step() saves, after the run's step `step`, counted from 0. Any thread.
+  bool is_due(int step) const;
+  /// After that step. `ranks` by rank, whose stages have fetched their state. With `peers`, all
+  /// call it: each writes the parts of its ranks, and process 0 the manifest when it knows them
+  /// all. Throws MachineError; the checkpoints before this one are still there.
+  void after_step(int step, const std::vector<TrainedRank>& ranks, Peers* peers) const;
 
  private:
   std::vector<CheckpointPart> write_parts(const std::filesystem::path& folder,
-                                          const std::vector<const Device*>& devices) const;
+                                          const std::vector<TrainedRank>& ranks) const;
   bool owns(RankId rank, StageId stage) const;
   std::vector<RankId> block_of(RankId rank, std::string_view group) const;
   CheckpointPart write_part(const std::filesystem::path& folder, RankId rank,
-                            const std::vector<const Device*>& devices) const;
+                            const std::vector<TrainedRank>& ranks) const;
   /// Updates of the weights so far; the number has to be the same in every stage.
-  int updates(int step, const std::vector<const Device*>& devices) const;
+  int updates(int step, const std::vector<TrainedRank>& ranks) const;
   CheckpointFacts facts(int step, int updates) const;
 
   const Program& program_;

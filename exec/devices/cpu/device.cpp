@@ -193,36 +193,11 @@ void Device::take_sum(InstructionId member) {
   sums_.take();
 }
 
-/// Numbered by rank, as in every collective of the stage.
-std::vector<ShardPlace> Device::places_of(const Collective& collective) const {
-  std::vector<ShardPlace> places;
-  std::map<int, std::size_t> holders;  // by which experts they hold
-  for (const Collective::Member& member : collective.members) {
-    const int experts = place_of_experts(program_.devices, member.rank,
-                                         training_.options.ranks.experts_differ_along_context());
-    places.push_back({.of_all = {places.size(), collective.members.size()},
-                      .of_experts = {holders[experts]++, 0},
-                      .experts = experts});
-  }
-  for (ShardPlace& place : places) place.of_experts.count = holders[place.experts];
-  return places;
-}
-
 void Device::own_shards() {
-  for (const Collective& collective : program_.collectives) {
-    if (collective.kind != ActionKind::Unshard) continue;
-    const auto& members = collective.members;
-    const auto own = std::find_if(members.begin(), members.end(),
-                                  [&](const auto& member) { return member.rank == rank_; });
-    if (own == members.end()) continue;
-    Stage& stage = stages_.at(collective.stage.value);
-    if (stage.is_sharded()) continue;  // each UNSHARD of a stage is of the same replicas
-    const RankId first = program_.placement.rank_of(
-        collective.stage, first_micro_batch(program_.devices, rank_, program_.micro_batches));
-    const bool is_first_group = std::any_of(
-        members.begin(), members.end(), [&](const auto& member) { return member.rank == first; });
-    stage.own_shard(places_of(collective), static_cast<std::size_t>(own - members.begin()),
-                    program_.sharding, is_first_group);
+  const bool differ = training_.options.ranks.experts_differ_along_context();
+  for (const StageId id : program_.placement.stages_of(rank_)) {
+    if (auto shards = shards_of(program_, id, rank_, differ))
+      stages_.at(id.value).own_shard(*std::move(shards), program_.sharding);
   }
 }
 

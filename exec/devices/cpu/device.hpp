@@ -24,7 +24,6 @@
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/runtime/device.hpp"
-#include "exec/runtime/evaluation_report.hpp"
 #include "exec/runtime/phases.hpp"
 #include "exec/runtime/waiting_tensors.hpp"
 #include "exec/training/gradient_sums.hpp"
@@ -103,7 +102,6 @@ class Device final : public exec::Device {
   void hold_part(const GradientPart& part);
   void recount(int stage);
   void update(InstructionId id);
-  std::vector<ShardPlace> places_of(const Collective& collective) const;
   void own_shards();
   void give_weights(InstructionId member);
   void take_weights(InstructionId member);
@@ -136,7 +134,6 @@ class Device final : public exec::Device {
 
 /// What a run on CPUs adds.
 struct CpuResult : TrainingResult {
-  std::optional<EvaluationReport> evaluation;  // of a run that is forward only
   /// By rank: the most versions of a stage's weights that lived at once. Empty if the last step did
   /// not end.
   std::vector<int> peak_weight_versions;

@@ -15,13 +15,13 @@ Range elements_of(const StateView& view) {
   return {view.first, static_cast<std::int64_t>(view.values.size())};
 }
 
-/// From the other devices of this process.
-std::vector<float> taken_from_devices(const DividedArray& array,
-                                      const std::vector<const Device*>& devices) {
+/// From the other ranks of this process.
+std::vector<float> taken_from_ranks(const DividedArray& array,
+                                    const std::vector<TrainedRank>& ranks) {
   std::vector<float> parts;
-  for (const RankId rank : array.block) {
-    const Device& device = *devices[static_cast<std::size_t>(rank.value)];
-    const std::span<float> part = device.stage(array.stage)->state()[array.index].values;
+  for (const RankId id : array.block) {
+    const TrainedRank& rank = ranks[static_cast<std::size_t>(id.value)];
+    const std::span<float> part = rank.stage(array.stage).state()[array.index].values;
     parts.insert(parts.end(), part.begin(), part.end());
   }
   return parts;
@@ -73,16 +73,16 @@ Assembled assembled(const StateView& first, std::span<const float> parts, int me
 
 }  // namespace
 
-void write_divided(const DividedArray& array, const std::vector<const Device*>& devices,
+void write_divided(const DividedArray& array, const std::vector<TrainedRank>& ranks,
                    collectives::Group* group, const StateView& own, CheckpointPartWriter& writer) {
   PIPEWRIGHT_ASSERT(group != nullptr, "ranks divide an array and have no group");
   const bool is_first = group->member() == 0;
   const bool are_threads = std::all_of(array.block.begin(), array.block.end(), [&](RankId rank) {
-    return devices[static_cast<std::size_t>(rank.value)] != nullptr;
+    return ranks[static_cast<std::size_t>(rank.value)].is_here();
   });
   if (are_threads && !is_first) return;
   const std::vector<float> parts =
-      are_threads ? taken_from_devices(array, devices) : sent_to_first(own.values, *group);
+      are_threads ? taken_from_ranks(array, ranks) : sent_to_first(own.values, *group);
   if (!is_first) return;
   const Assembled all = assembled(own, parts, group->members());
   for (const Range& range : all.filled) {

@@ -9,7 +9,7 @@
 #include "core/program/program.hpp"
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/collectives/group.hpp"
-#include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/trained_rank.hpp"
 #include "exec/training/parameter_views.hpp"
 
 namespace pipewright::exec::cpu {
@@ -26,7 +26,7 @@ struct DividedArray {
 /// array: all, unless replicas share it out. `own` is this rank's part, and `group` its member.
 /// Where the members are processes, all of them call it at the same time. Throws as the group and
 /// the writer do.
-void write_divided(const DividedArray& array, const std::vector<const Device*>& devices,
+void write_divided(const DividedArray& array, const std::vector<TrainedRank>& ranks,
                    collectives::Group* group, const StateView& own, CheckpointPartWriter& writer);
 
 /// Fills the view, whole or divided.

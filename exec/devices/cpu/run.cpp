@@ -130,7 +130,7 @@ CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Train
       if (reports) verifier->compare(step, views);
     }
     if (evaluation) evaluation->end_step(peers);
-    if (saver) saver->after_step(step, devices, peers);
+    if (saver) saver->after_step(step, trained_ranks(program, devices), peers);
     if (step + 1 == options.steps) {
       result.peak_weight_versions = by_rank(devices, peers, &Device::peak_versions);
       result.peak_bytes = by_rank(devices, peers, &Device::peak_bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "exec/layers/parameters.hpp"
@@ -110,8 +111,8 @@ double StageDevice::loss_sum(int micro_batch) const {
   return *one.loss_sum;
 }
 
-ForwardOutcome StageDevice::outcome(int micro_batch, const LogitsPart& part, const float* outputs,
-                                    RunMode mode) {
+void StageDevice::note_outputs(int micro_batch, const LogitsPart& part, const float* outputs,
+                               RunMode mode) {
   const LossShape& own = part.own;
   std::vector<std::int32_t> labels;
   if (mode == RunMode::Evaluate && shape_.has_labels()) labels = at(micro_batch).batch.labels;
@@ -120,7 +121,7 @@ ForwardOutcome StageDevice::outcome(int micro_batch, const LogitsPart& part, con
                          .rows = outcomes_of_rows(own.rows, own.width, outputs, labels)};
   if (mode == RunMode::Predict)
     outcome.outputs.assign(outputs, outputs + std::ptrdiff_t{own.rows} * own.width);
-  return outcome;
+  at(micro_batch).outcome = std::move(outcome);
 }
 
 }  // namespace pipewright::exec::cpu

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "exec/base/buffer.hpp"
@@ -47,14 +48,18 @@ class StageDevice final : public exec::StageDevice {
     return kept_.at(static_cast<std::size_t>(micro_batch)).row_losses;
   }
   void set_loss_sum(int micro_batch, double sum) override { at(micro_batch).loss_sum = sum; }
-  ForwardOutcome outcome(int micro_batch, const LogitsPart& part, const float* outputs,
-                         RunMode mode) override;
+  void note_outputs(int micro_batch, const LogitsPart& part, const float* outputs,
+                    RunMode mode) override;
+  ForwardOutcome take_outcome(int micro_batch) override {
+    return std::exchange(at(micro_batch).outcome, {});
+  }
 
  private:
   struct OfMicroBatch {
     MicroBatch batch;
     std::optional<double> loss_sum;
     std::vector<double> row_losses;  // where ranks have a part of every sequence each
+    ForwardOutcome outcome;          // forward only
   };
   double* rows_of(OfMicroBatch& one);
   OfMicroBatch& at(int micro_batch) { return kept_.at(static_cast<std::size_t>(micro_batch)); }

@@ -71,6 +71,26 @@ struct LayerNormParts {
   }
 };
 
+template <class T>
+struct RmsNormParts {
+  std::size_t rows, width, parts;
+  const T* x;
+  const float* inverse_root;
+  const T* dy;
+  float* partial;
+  std::size_t work() const { return rows * width; }
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    const std::size_t part = i / width, column = i % width;
+    const std::size_t end = row_of_part(part + 1, parts, rows);
+    float sum = 0.0F;
+    for (std::size_t r = row_of_part(part, parts, rows); r < end; ++r) {
+      const std::size_t at = r * width + column;
+      sum += dy[at] * (x[at] * inverse_root[r]);
+    }
+    partial[i] = sum;
+  }
+};
+
 /// Column j of the first array, or j - width of the second one: its parts, in ascending order.
 struct PartTotals {
   std::size_t width, parts;

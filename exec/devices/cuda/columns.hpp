@@ -47,6 +47,25 @@ struct LayerNormBackwardWeight {
   }
 };
 
+template <class T>
+struct RmsNormBackwardWeight {
+  std::size_t rows, width;
+  const T* x;
+  const float* inverse_root;
+  const T* dy;
+  bool adds;
+  float* dscale;
+  std::size_t work() const { return rows * width; }
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
+    float sum = adds ? dscale[j] : 0.0F;
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::size_t at = r * width + j;
+      sum += dy[at] * (x[at] * inverse_root[r]);
+    }
+    dscale[j] = sum;
+  }
+};
+
 /// Of row r: links[r], the next row with the same id, or -1; links[rows + r], whether it is the
 /// first one.
 struct EmbeddingLinks {

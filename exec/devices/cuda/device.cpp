@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/order/forward_order.hpp"
+#include "core/order/devices.hpp"
+#include "exec/devices/cpu/checkpointing.hpp"
 #include "exec/devices/cuda/trainable_layers.hpp"
 
 namespace pipewright::exec::cuda {
@@ -22,13 +23,8 @@ constexpr std::int64_t kPollNs = 20'000;
 
 void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.asynchronous) refuse("with the weight versions of an asynchronous schedule");
-  if (is_forward_only(program) || training.training.mode != RunMode::Train)
-    throw InputError("a GPU does not evaluate or predict yet; use --device cpu");
-  const auto shards = [](const Instruction& in) { return in.kind == ActionKind::Unshard; };
-  if (std::any_of(program.code.begin(), program.code.end(), shards))
-    refuse("with a sharded optimizer state (ZeRO)");
-  if (training.training.start != nullptr || training.training.save)
-    refuse("to and from checkpoints");
+  if (program.sharding.divides_gradients())
+    refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
@@ -59,11 +55,14 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
     sums_.clip_on(clipping_.emplace(queue_, program.ranks(), of.optimizer.clip_grad_norm));
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = of.stages[static_cast<std::size_t>(id.value)];
+    auto shards = shards_of(program, id, rank, false);
     auto stage = std::make_unique<Stage>(
         queue_,
         StageSpec{of.model, plan.first_layer, plan.end_layer, of.micro_batch_size, of.micro_batches,
                   of.seed, of.optimizer, of.options.recompute},
-        between());
+        between(), of.mode, shards ? shards->replicas[shards->own].of_all : PartOfAll{});
+    if (shards) stage->own_shard(*std::move(shards), program.sharding);
+    if (of.start != nullptr) cpu::restore(*stage, *of.start);
     sums_.add(id, *stage);
     if (clipping_) clipping_->add(*stage, stage->weights());
     stages_.add(id, std::move(stage));
@@ -114,7 +113,7 @@ void Device::await_input(const Action& action) {
 void Device::perform(const Action& action) {
   if (action.kind == ActionKind::Opt) return update();
   if (action.kind == ActionKind::ReduceTied) return sums_.tie_alone();
-  if (!is_compute(action.kind)) return;  // a REDUCE_GRAD alone: nobody to share with
+  if (!is_compute(action.kind)) return;  // a REDUCE_GRAD or UNSHARD alone: nobody to share with
   stages_.compute(action, messages_);
 }
 
@@ -173,6 +172,22 @@ void Device::leave_sums_to_transport() {
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 
+void Device::give_weights(InstructionId member) {
+  Stage& own = stages_.at(program_.code[member].stage);
+  const bool is_verified = step_of_run_ < training_.training.verified_steps;
+  PartPtr part = own.weights_on_device(is_verified);
+  if (part == nullptr) return sums_.hand_in(member, own.own_part(is_verified));
+  transport_.contribute(rank_, member, std::move(part));
+}
+
+void Device::take_weights(InstructionId member) {
+  const std::vector<PartPtr> messages = transport_.gathered(rank_, member);
+  Stage& own = stages_.at(program_.code[member].stage);
+  if (own.takes_weights_from_device(messages)) return;
+  std::vector<GradientPart> arrived;
+  own.take_parts(parts_of(messages, arrived));
+}
+
 // --- Tensors ---
 
 /// The event is recorded here, right after the work, and not when the message is sent: more work
@@ -198,7 +213,7 @@ PayloadPtr Device::give(InstructionId send) {
   }
   const auto lock = enter();
   if (in.in_collective()) {
-    sums_.hand_in(send);
+    in.kind == ActionKind::Unshard ? give_weights(send) : sums_.hand_in(send);
     return nullptr;
   }
   Waiting waiting = tensors_.take(flow_of(in.kind), in.stage, static_cast<int>(in.micro_batch));
@@ -239,6 +254,7 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
     return;
   }
   const auto lock = enter();
+  if (in.kind == ActionKind::Unshard && in.in_collective()) return take_weights(recv);
   if (in.in_collective()) return sums_.ended(recv);
   auto* message = dynamic_cast<DevicePayload*>(payload.get());
   if (message == nullptr) throw RunError("received a message that does not lie on a GPU");
@@ -283,12 +299,30 @@ void Device::end_step() {
   if (times_ != nullptr) timeline_.write(program_, *times_);
   if (training_.on_computation && step_ > training_.training.first_step())
     timeline_.tell(training_.on_computation);
-  for (Stage* stage : stages_.own()) stage->read_step();
-  if (step_of_run_ >= training_.training.verified_steps) return;
-  for (Stage* stage : stages_.own()) stage->download();
+  const bool is_saved = is_saved_ && is_saved_(step_of_run_);
+  const bool is_verified = step_of_run_ < training_.training.verified_steps;
+  for (Stage* stage : stages_.own()) {
+    stage->read_step();
+    if (is_verified) stage->download();
+    if (is_saved) stage->fetch_state();
+  }
+  if (evaluation_ != nullptr) put_outcomes();
 }
 
-std::optional<double> Device::loss() const { return stages_.loss(); }
+void Device::put_outcomes() {
+  const int last = program_.stages - 1;
+  Stage* const stage = stages_.find(last);
+  for (int m = 0; stage != nullptr && m < program_.micro_batches; ++m) {
+    if (!stages_.computes(last, m)) continue;
+    const int of_data = number_of_data(program_.devices, m, program_.micro_batches);
+    evaluation_->put(m, stage->take_outcome(of_data));
+  }
+}
+
+std::optional<double> Device::loss() const {
+  if (training_.training.mode != RunMode::Train) return std::nullopt;
+  return stages_.loss();
+}
 
 std::string Device::not_finite() const {
   for (const Stage* stage : stages_.own()) {

@@ -24,6 +24,7 @@
 #include "exec/devices/cuda/stage.hpp"
 #include "exec/devices/cuda/step_graph.hpp"
 #include "exec/devices/cuda/timeline.hpp"
+#include "exec/evaluation/evaluation.hpp"
 #include "exec/runtime/device.hpp"
 #include "exec/runtime/waiting_tensors.hpp"
 #include "exec/training/rank_stages.hpp"
@@ -44,8 +45,8 @@ struct CudaTraining {
   bool as_graph = false;
 };
 
-/// Throws InputError if the training asks for what no GPU does yet: weight versions, sharded
-/// optimizer states, a run without a backward, checkpoints, or layers by name.
+/// Throws InputError if the training asks for what no GPU does yet: weight versions, divided
+/// gradients and weights, or layers by name.
 void require_trainable(const Program& program, const CudaTraining& training);
 
 class Device final : public exec::Device {
@@ -76,6 +77,13 @@ class Device final : public exec::Device {
   /// This rank's stages, whose parameters() have the weights and gradients as they were at the end
   /// of the last step, if it is one that is verified. While all ranks stand still; any thread.
   std::vector<const Stage*> stages() const { return {stages_.own().begin(), stages_.own().end()}; }
+  /// Null if another rank has it. Its state() is that at the end of the last step, if it is one of
+  /// those of save_after(). Likewise.
+  Stage* stage(StageId stage) const { return stages_.find(stage.value); }
+  /// Which steps of the run leave their state on the host.
+  void save_after(std::function<bool(int step)> is_saved) { is_saved_ = std::move(is_saved); }
+  /// Forward only: where the last stage's outcomes go. It must outlive this.
+  void put_outcomes_into(Evaluation& evaluation) { evaluation_ = &evaluation; }
   /// Of activations and messages, and of weights, gradients and optimizer state.
   PoolFigures memory_figures() { return queue_.memory().figures(); }
   PoolFigures message_figures() { return queue_.messages().figures(); }
@@ -109,12 +117,15 @@ class Device final : public exec::Device {
   void perform(const Action& action);
   void rehearse(InstructionId id);
   void update();
+  void give_weights(InstructionId member);
+  void take_weights(InstructionId member);
   void put(Flow flow, int stage, int micro_batch, Buffer buffer);
   Buffer fetch(Flow flow, int stage, int micro_batch);
   Waiting arrived(InstructionId recv, DevicePayload& payload);
   /// The thread is on its GPU, and may put work there as long as it holds this.
   std::unique_lock<std::mutex> enter();
   void enqueue_end();
+  void put_outcomes();
   void wait_for_step();
   /// What polls do in between: notices that the run was stopped.
   std::function<void()> between();
@@ -126,6 +137,8 @@ class Device final : public exec::Device {
   Transport& transport_;
   TransferSpans* const times_;
   StepGraph* const graph_;
+  std::function<bool(int step)> is_saved_;
+  Evaluation* evaluation_ = nullptr;
   Queue queue_;
   DeviceTimeline timeline_;
   std::optional<Clipping> clipping_;  // else the host has the norm: it goes to other processes

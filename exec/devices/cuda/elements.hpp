@@ -42,12 +42,17 @@ struct ReluGradient {
   PIPEWRIGHT_HOST_DEVICE float operator()(float y, float dy) const { return y > 0.0F ? dy : 0.0F; }
 };
 
+/// 1 / (1 + e^minus), as exec/devices/cpu/kernels/sigmoid.hpp has it.
+PIPEWRIGHT_HOST_DEVICE inline float sigmoid_of_negative(float minus) {
+  constexpr float kEnough = 60.0F;
+  const float below = minus > kEnough ? kEnough : minus;
+  return 1.0F / (1.0F + cpu::exp_in_range(below < -kEnough ? -kEnough : below));
+}
+
 /// gelu(x) = x · gelu_sigmoid(x), the tanh form (exec/devices/cpu/kernels/elementwise.cpp).
 PIPEWRIGHT_HOST_DEVICE inline float gelu_sigmoid(float x) {
-  constexpr float kSlope = 0.7978845608F, kCubic = 0.044715F, kEnough = 60.0F;
-  const float minus_2u = -2.0F * kSlope * (x + kCubic * x * x * x);
-  const float below = minus_2u > kEnough ? kEnough : minus_2u;
-  return 1.0F / (1.0F + cpu::exp_in_range(below < -kEnough ? -kEnough : below));
+  constexpr float kSlope = 0.7978845608F, kCubic = 0.044715F;
+  return sigmoid_of_negative(-2.0F * kSlope * (x + kCubic * x * x * x));
 }
 struct Gelu {
   PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x * gelu_sigmoid(x); }

@@ -15,6 +15,7 @@
 #include "exec/devices/cuda/columns.hpp"
 #include "exec/devices/cuda/elements.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
+#include "exec/devices/cuda/llama_elements.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/products.hpp"
 #include "exec/devices/cuda/rows.hpp"
@@ -76,6 +77,27 @@ void fill_elements(pipewright_cuda_kernels& k) {
     return Launcher::elements(s, count(rows, width),
                               EmbeddingForward<T>{count(width), count(sequence), ids, in<T>(tokens),
                                                   in<T>(positions), out<T>(y)});
+  };
+}
+
+template <class Launcher, class T>
+void fill_llama(pipewright_cuda_kernels& k) {
+  k.swiglu_forward = [](void* s, int rows, int width, const void* x, void* y) {
+    return Launcher::elements(s, count(rows, width),
+                              SwigluForward<T>{count(width), in<T>(x), out<T>(y)});
+  };
+  k.swiglu_backward_input = [](void* s, int rows, int width, const void* x, const void* dy,
+                               void* dx) {
+    return Launcher::elements(
+        s, count(rows, width),
+        SwigluBackwardInput<T>{count(width), in<T>(x), in<T>(dy), out<T>(dx)});
+  };
+  k.rotate = [](void* s, int rows, int sequence, int heads, int head_width, int stride, int back,
+                const float* turns, void* x) {
+    const std::size_t half = count(head_width / 2);
+    return Launcher::elements(
+        s, count(rows, heads) * half,
+        Rotate<T>{count(sequence), count(heads), half, count(stride), back != 0, turns, out<T>(x)});
   };
 }
 
@@ -145,11 +167,27 @@ void fill_rows(pipewright_cuda_kernels& k) {
                      LayerNormBackwardInput<T>{width, in<T>(x), mean, inverse, in<T>(scale),
                                                in<T>(dy), out<T>(dx)});
   };
+  k.rms_norm_forward = [](void* s, int rows, int width, const void* x, const void* scale, void* y,
+                          float* inverse) {
+    return Rows::run(
+        s, count(rows),
+        RmsNormForward<T>{width, in<T>(x), in<T>(scale), out<T>(y), inverse, kLayerNormEpsilon});
+  };
+  k.rms_norm_backward_input = [](void* s, int rows, int width, const void* x, const float* inverse,
+                                 const void* scale, const void* dy, void* dx) {
+    return Rows::run(
+        s, count(rows),
+        RmsNormBackwardInput<T>{width, in<T>(x), inverse, in<T>(scale), in<T>(dy), out<T>(dx)});
+  };
   k.cross_entropy_forward = [](void* s, int rows, int width, const void* logits,
                                const std::int32_t* labels, void* probabilities, float* facts) {
     return Rows::run(
         s, count(rows),
         CrossEntropyForward<T>{width, in<T>(logits), labels, out<T>(probabilities), facts});
+  };
+  k.judge_rows = [](void* s, int rows, int width, const void* outputs, const std::int32_t* labels,
+                    float* facts) {
+    return Rows::run(s, count(rows), JudgeRow<T>{width, in<T>(outputs), labels, facts});
   };
   k.mse_forward = [](void* s, int rows, int width, const void* y, const float* target,
                      float* row_sums) {
@@ -163,10 +201,11 @@ void fill_attention(pipewright_cuda_kernels& k) {
     return Rows::run(s, count(squares, sequence),
                      CausalSoftmaxForward<T>{sequence, out<T>(scores)});
   };
-  k.causal_softmax_backward_input = [](void* s, int squares, int sequence,
+  k.causal_softmax_backward_input = [](void* s, int squares, int sequence, float factor,
                                        const void* probabilities, void* d) {
-    return Rows::run(s, count(squares, sequence),
-                     CausalSoftmaxBackwardInput<T>{sequence, in<T>(probabilities), out<T>(d)});
+    return Rows::run(
+        s, count(squares, sequence),
+        CausalSoftmaxBackwardInput<T>{sequence, factor, in<T>(probabilities), out<T>(d)});
   };
 }
 
@@ -204,6 +243,26 @@ void fill_columns(pipewright_cuda_kernels& k) {
     if (failed != 0) return failed;
     return Launcher::elements(s, 2 * columns,
                               PartTotals{columns, parts, scratch, adds != 0, dscale, dshift});
+  };
+}
+
+template <class Launcher, class T, bool in_parts>
+void fill_rms_columns(pipewright_cuda_kernels& k) {
+  k.rms_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* inverse,
+                                  const void* dy, float* scratch, int adds, float* dscale) {
+    const std::size_t columns = count(width);
+    const std::size_t parts = in_parts ? parts_of_rows(count(rows), columns) : 1;
+    if (parts == 1) {
+      return Launcher::elements(s, columns,
+                                RmsNormBackwardWeight<T>{count(rows), columns, in<T>(x), inverse,
+                                                         in<T>(dy), adds != 0, dscale});
+    }
+    const int failed = Launcher::elements(
+        s, parts * columns,
+        RmsNormParts<T>{count(rows), columns, parts, in<T>(x), inverse, in<T>(dy), scratch});
+    if (failed != 0) return failed;
+    return Launcher::elements(s, columns,
+                              PartTotals{columns, parts, scratch, adds != 0, dscale, nullptr});
   };
 }
 
@@ -274,6 +333,7 @@ template <class Launcher, class T>
 pipewright_cuda_kernels common_kernels() {
   pipewright_cuda_kernels kernels{};
   fill_elements<Launcher, T>(kernels);
+  fill_llama<Launcher, T>(kernels);
   fill_losses_and_updates<Launcher, T>(kernels);
   fill_embedding<Launcher, T>(kernels);
   fill_sums<Launcher>(kernels);
@@ -286,6 +346,7 @@ pipewright_cuda_kernels kernel_table() {
   fill_rows<ExactRows<Launcher>, float>(kernels);
   fill_attention<ExactRows<Launcher>, float>(kernels);
   fill_columns<Launcher, float, false>(kernels);
+  fill_rms_columns<Launcher, float, false>(kernels);
   return kernels;
 }
 
@@ -296,6 +357,7 @@ pipewright_cuda_kernels fast_kernel_table() {
   fill_rows<WideRows<Launcher>, T>(kernels);
   fill_attention<AttentionRows<Launcher>, T>(kernels);
   fill_columns<Launcher, T, true>(kernels);
+  fill_rms_columns<Launcher, T, true>(kernels);
   return kernels;
 }
 

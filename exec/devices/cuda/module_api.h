@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 6
+#define PIPEWRIGHT_CUDA_ABI 7
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -53,8 +53,8 @@ typedef struct pipewright_cuda_gemm {
   int c_stride;
   int64_t c_outer_step, c_inner_step;
   int c_is_float; /* where a and b are bfloat16: gradients of weights add up in float32 */
-  /* Of one product, in the same launch, where gemm_fuses() says so: numbers[n] that are added to each
-   * row of c, or NULL; and where the sums of b's columns go, float[n], or NULL. */
+  /* Of one product, in the same launch, where gemm_fuses() says so: numbers[n] that are added to
+   * each row of c, or NULL; and where the sums of b's columns go, float[n], or NULL. */
   const void* bias;
   float* column_sums;
 } pipewright_cuda_gemm;
@@ -88,6 +88,13 @@ typedef struct pipewright_cuda_kernels {
   int (*relu_backward_input)(void* stream, size_t n, const void* y, const void* dy, void* dx);
   int (*gelu_forward)(void* stream, size_t n, const void* x, void* y);
   int (*gelu_backward_input)(void* stream, size_t n, const void* x, const void* dy, void* dx);
+  int (*swiglu_forward)(void* stream, int rows, int width, const void* x, void* y);
+  int (*swiglu_backward_input)(void* stream, int rows, int width, const void* x, const void* dy,
+                               void* dx);
+  /* In place, the pairs of each head that lie half a head apart; turns[sequence][head_width]: of a
+   * place in the sequence the cosines of all pairs, then the sines. `back`: by the negative. */
+  int (*rotate)(void* stream, int rows, int sequence, int heads, int head_width, int stride,
+                int back, const float* turns, void* x);
   int (*add_to)(void* stream, size_t n, const void* x, void* y);
   int (*scale)(void* stream, size_t n, float factor, float* y);
   /* The same; the factor lies in the GPU's memory, and is read when the work is done. */
@@ -115,14 +122,24 @@ typedef struct pipewright_cuda_kernels {
   int (*layer_norm_backward_input)(void* stream, int rows, int width, const void* x,
                                    const float* mean, const float* inverse_deviation,
                                    const void* scale, const void* dy, void* dx);
+  int (*rms_norm_forward)(void* stream, int rows, int width, const void* x, const void* scale,
+                          void* y, float* inverse_root);
+  int (*rms_norm_backward_input)(void* stream, int rows, int width, const void* x,
+                                 const float* inverse_root, const void* scale, const void* dy,
+                                 void* dx);
   /* In place on squares of scores, [squares][sequence][sequence]; 0 beyond the diagonal. */
   int (*causal_softmax_forward)(void* stream, int squares, int sequence, void* scores);
-  int (*causal_softmax_backward_input)(void* stream, int squares, int sequence,
+  /* Times the factor. */
+  int (*causal_softmax_backward_input)(void* stream, int squares, int sequence, float factor,
                                        const void* probabilities, void* d);
   /* row_facts[rows][3]: largest logit, sum of e^(logit - largest), the label's logit; their double
    * logarithm is the host's to take. probabilities may be logits. */
   int (*cross_entropy_forward)(void* stream, int rows, int width, const void* logits,
                                const int32_t* labels, void* probabilities, float* row_facts);
+  /* facts[rows][3]: the largest number; 1 where the label's is the first that is as large, else 0,
+   * as where labels is NULL; 1 where all are finite, else 0. */
+  int (*judge_rows)(void* stream, int rows, int width, const void* outputs, const int32_t* labels,
+                    float* facts);
   /* row_sums[rows] of (y - target)^2. */
   int (*mse_forward)(void* stream, int rows, int width, const void* y, const float* target,
                      float* row_sums);
@@ -134,6 +151,9 @@ typedef struct pipewright_cuda_kernels {
                                     const float* mean, const float* inverse_deviation,
                                     const void* dy, float* scratch, int adds, float* dscale,
                                     float* dshift);
+  int (*rms_norm_backward_weight)(void* stream, int rows, int width, const void* x,
+                                  const float* inverse_root, const void* dy, float* scratch,
+                                  int adds, float* dscale);
   /* Adds. links[2 · rows] is scratch. dpositions may be NULL. */
   int (*embedding_backward_weight)(void* stream, int rows, int sequence, int width,
                                    const int32_t* ids, const void* dy, int32_t* links,

@@ -50,6 +50,12 @@ class Loaded {
 template <class T>
 inline constexpr int kPackOf = kPackBytes / static_cast<int>(sizeof(T));
 
+/// The pack from element i on of a kernel whose arrays have no packs there.
+template <class F>
+PIPEWRIGHT_HOST_DEVICE inline void one_by_one(const F& f, std::size_t i) {
+  for (int k = 0; k < F::kPack; ++k) f(i + static_cast<std::size_t>(k));
+}
+
 struct Same {
   PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x; }
 };

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "exec/base/random.hpp"
+#include "exec/checkpoint/checkpoint.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec::cuda {
@@ -13,6 +14,10 @@ namespace {
 
 /// Where a parameter may begin: what cuBLAS likes best, and more than its loads need.
 constexpr std::size_t kAlignedFloats = 64;
+
+std::size_t in_whole_packs(std::size_t floats) {
+  return (floats + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
+}
 
 }  // namespace
 
@@ -22,37 +27,57 @@ Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
     : queue_(queue),
       unwritten_(unwritten),
       optimizer_(start.optimizer),
-      between_(std::move(between)) {
+      between_(std::move(between)),
+      part_(start.part) {
   place(host);
-  values_ = zeros(floats_ * sizeof(float));
-  if (queue.site().precision == Precision::Bfloat16) read_ = zeros(floats_ * sizeof(Bfloat16));
-  gradients_ = zeros(floats_ * sizeof(float));
+  const std::size_t all = part_floats_ * part_.count;
+  if (queue.site().precision == Precision::Bfloat16) read_ = zeros(all * sizeof(Bfloat16));
+  values_ = zeros((divides_values() ? own_.size() : all) * sizeof(float));
+  bad_ = zeros((all_.size() + 1) * sizeof(int));
+  if (start.trains) prepare_training();
+  health_ = Pinned<int>(queue.cuda(), all_.size() + 1);
+  std::fill_n(health_.data(), health_.size(), 0);
+  for (const Placed& p : all_) {
+    p.host->device_value =
+        read_ ? reinterpret_cast<float*>(static_cast<Bfloat16*>(read_.at()) + p.offset)
+              : values_.floats() + p.offset;
+    if (gradients_) p.host->device_gradient = gradients_.floats() + p.offset;
+  }
+  const Buffer values = room_for_values();
+  for (const Placed& p : all_) this->start(p, start.seed, values.floats() + p.offset);
+  keep_values(values);
+  queue_.finish(queue_.record(queue_.computing()), {});
+}
+
+/// Where all weights are made, or put, before a part of them is kept: in the place of gradients.
+Buffer Parameters::room_for_values() {
+  if (!divides_values()) return values_;
+  return gradients_ ? gradients_ : zeros(floats_ * sizeof(float));
+}
+
+/// Rounds them for layers, and keeps what is to be kept.
+void Parameters::keep_values(const Buffer& whole) {
+  if (read_) queue_.run(queue_.kernels().round, floats_, whole.floats(), read_.at());
+  if (!divides_values()) return;
+  queue_.copy(values_.at(), whole.floats() + own_.begin, own_.size() * sizeof(float));
+  queue_.clear(whole.at(), floats_ * sizeof(float));
+}
+
+void Parameters::prepare_training() {
+  gradients_ = zeros(part_floats_ * part_.count * sizeof(float));
   if (optimizer_.kind == OptimizerKind::AdamW) {
-    mean_ = zeros(floats_ * sizeof(float));
-    square_ = zeros(floats_ * sizeof(float));
-    staged_factors_ = Pinned<pipewright_cuda_adamw>(queue.cuda(), 2);
+    mean_ = zeros(own_.size() * sizeof(float));
+    square_ = zeros(own_.size() * sizeof(float));
+    staged_factors_ = Pinned<pipewright_cuda_adamw>(queue_.cuda(), 2);
     factors_ = zeros(2 * sizeof(pipewright_cuda_adamw));
   }
   if (is_exact()) {
     high_ = zeros(floats_ * sizeof(std::int64_t));
     low_ = zeros(floats_ * sizeof(std::int64_t));
   }
-  bad_ = zeros((all_.size() + 1) * sizeof(int));
-  if (optimizer_.clip_grad_norm > 0) {
-    partial_ = zeros(PIPEWRIGHT_CUDA_SQUARE_WORDS * sizeof(std::int64_t));
-    total_ = zeros(4 * sizeof(std::int64_t));
-  }
-  health_ = Pinned<int>(queue.cuda(), all_.size() + 1);
-  std::fill_n(health_.data(), health_.size(), 0);
-  for (const Placed& p : all_) {
-    p.host->device_value =
-        read_ ? reinterpret_cast<float*>(static_cast<Bfloat16*>(read_.at()) + p.offset)
-              : value_of(p);
-    p.host->device_gradient = gradients_.floats() + p.offset;
-    this->start(p, start.seed);
-  }
-  if (read_) queue_.run(queue_.kernels().round, floats_, values_.floats(), read_.at());
-  queue_.finish(queue_.record(queue_.computing()), {});
+  if (optimizer_.clip_grad_norm <= 0) return;
+  partial_ = zeros(PIPEWRIGHT_CUDA_SQUARE_WORDS * sizeof(std::int64_t));
+  total_ = zeros(4 * sizeof(std::int64_t));
 }
 
 /// In the order of the host's list, with the offsets of the array's order.
@@ -68,19 +93,25 @@ void Parameters::place(const std::vector<Parameter*>& host) {
       for (Placed& p : all_) {
         if (p.host->decays != decays || p.host->is_copy != is_copy) continue;
         p.offset = floats_;
-        floats_ += (p.size + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
+        floats_ += in_whole_packs(p.size);
       }
       if (!is_copy) counted_.push_back({begin, floats_});
     }
   }
+  part_floats_ = in_whole_packs((floats_ + part_.count - 1) / part_.count);
+  own_ = part_at(part_.index);
 }
 
-void Parameters::start(const Placed& p, std::uint64_t seed) {
+ElementRange Parameters::part_at(std::size_t index) const {
+  return {std::min(floats_, index * part_floats_), std::min(floats_, (index + 1) * part_floats_)};
+}
+
+void Parameters::start(const Placed& p, std::uint64_t seed, float* to) {
   const Parameter& of = *p.host;
-  if (!of.value.empty()) return queue_.copy(value_of(p), of.value.data(), p.size * sizeof(float));
+  if (!of.value.empty()) return queue_.copy(to, of.value.data(), p.size * sizeof(float));
   PIPEWRIGHT_ASSERT(of.slice.is_whole(), "parts of weights on a GPU");
   queue_.run(queue_.kernels().start, p.size, key_of(seed, of.name), of.start.bound, of.start.value,
-             value_of(p));
+             to);
 }
 
 Buffer Parameters::zeros(std::size_t bytes) {
@@ -140,7 +171,7 @@ void Parameters::scale_by(const float* factor) {
 }
 
 void Parameters::begin_step(int step) {
-  if (optimizer_.kind != OptimizerKind::AdamW) return;
+  if (!factors_) return;
   for (const bool decays : {false, true}) {
     const AdamFactors f = adam_factors(optimizer_, step, decays);
     staged_factors_.data()[decays ? 1 : 0] = {f.keep_mean,   f.take_mean, f.keep_square,
@@ -153,15 +184,17 @@ void Parameters::begin_step(int step) {
 /// The gaps between parameters stay 0.
 void Parameters::update(int) {
   clear_rest();
+  const float* const gradients = gradients_.floats() + own_.begin;
+  Bfloat16* const read = read_ ? static_cast<Bfloat16*>(read_.at()) + own_.begin : nullptr;
   if (optimizer_.kind == OptimizerKind::Sgd) {
     const auto rate = static_cast<float>(optimizer_.learning_rate);
-    return queue_.run(queue_.kernels().sgd, floats_, rate, gradients_.floats(), values_.floats(),
-                      read_.at());
+    return queue_.run(queue_.kernels().sgd, own_.size(), rate, gradients, own_values(), read);
   }
   queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
-  queue_.run(queue_.kernels().adamw, floats_, decay_from_,
-             static_cast<const pipewright_cuda_adamw*>(factors_.at()), gradients_.floats(),
-             mean_.floats(), square_.floats(), values_.floats(), read_.at());
+  const std::size_t decay_from = std::clamp(decay_from_, own_.begin, own_.end) - own_.begin;
+  queue_.run(queue_.kernels().adamw, own_.size(), decay_from,
+             static_cast<const pipewright_cuda_adamw*>(factors_.at()), gradients, mean_.floats(),
+             square_.floats(), own_values(), read);
 }
 
 // --- What the host wants to know ---
@@ -186,15 +219,17 @@ void Parameters::note_not_finite(const std::string& clause) {
 void Parameters::add_squares(std::int64_t* total) {
   PIPEWRIGHT_ASSERT(static_cast<bool>(partial_), "a norm of a run that does not clip");
   clear_rest();
-  for (const ElementRange& range : counted_) {
+  for (const ElementRange& all : counted_) {
+    const ElementRange range{std::clamp(all.begin, own_.begin, own_.end),
+                             std::clamp(all.end, own_.begin, own_.end)};
     if (range.size() == 0) continue;
     queue_.run(queue_.kernels().add_squares, range.size(), gradients_.floats() + range.begin,
                partial_.longs(), total, norm_flag());
   }
 }
 
-SquareSum Parameters::squares(std::span<const ElementRange> ranges) {
-  PIPEWRIGHT_ASSERT(ranges.empty(), "parts of weights on a GPU");
+/// The ranges are those of own().
+SquareSum Parameters::squares(std::span<const ElementRange>) {
   Pinned<std::int64_t> found(queue_.cuda(), 4);
   queue_.clear(total_.at(), 4 * sizeof(std::int64_t));
   add_squares(total_.longs());
@@ -257,21 +292,92 @@ void Parameters::set(std::size_t place, const Summands& summands) {
     return finish();
   }
   static_cast<void>(unwritten_.take(p.host->device_gradient));
-  AlignedFloats sum(p.size, 0.0F);
-  for (const AlignedFloats* one : summands.gradients) add_to(p.size, one->data(), sum.data());
-  queue_.copy(p.host->device_gradient, sum.data(), p.size * sizeof(float));
+  const ElementRange& range = summands.range;
+  AlignedFloats sum(range.size(), 0.0F);
+  for (const AlignedFloats* one : summands.gradients)
+    add_to(range.size(), one->data() + range.begin, sum.data());
+  queue_.copy(p.host->device_gradient + range.begin, sum.data(), sum.size() * sizeof(float));
   finish();
 }
 
 void Parameters::download() {
   clear_rest();
+  std::vector<std::vector<Bfloat16>> narrow;  // where there is nothing wider of all of it
   for (const Placed& p : all_) {
     p.host->value.resize(p.size);
     p.host->gradient.resize(p.size);
-    queue_.copy(p.host->value.data(), value_of(p), p.size * sizeof(float));
     queue_.copy(p.host->gradient.data(), p.host->device_gradient, p.size * sizeof(float));
+    if (divides_values())
+      queue_.copy(narrow.emplace_back(p.size).data(), p.host->device_value,
+                  p.size * sizeof(Bfloat16));
+    else
+      queue_.copy(p.host->value.data(), values_.floats() + p.offset, p.size * sizeof(float));
   }
   queue_.finish(queue_.record(queue_.computing()), {});
+  for (std::size_t i = 0; i < narrow.size(); ++i)
+    std::copy(narrow[i].begin(), narrow[i].end(), all_[i].host->value.begin());
+}
+
+// --- Checkpoints ---
+
+void Parameters::list_state(bool has_all_values) {
+  kept_.clear();
+  const auto keep = [&](std::size_t place, std::string_view slot, const ElementRange& range,
+                        float* at, bool is_shared_out) {
+    kept_.push_back({place, range.begin, slot, at, is_shared_out, AlignedFloats(range.size())});
+  };
+  const auto moments = slot_names(OptimizerKind::AdamW);
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const Placed& p = all_[i];
+    const ElementRange own = overlap(p, own_);
+    const auto keep_own = [&](std::string_view slot, const Buffer& array) {
+      float* const at =
+          own.size() == 0 ? nullptr : array.floats() + (p.offset + own.begin - own_.begin);
+      keep(i, slot, own, at, part_.count > 1);
+    };
+    if (has_all_values)
+      keep(i, kValueSlot, {0, p.size}, divides_values() ? nullptr : values_.floats() + p.offset,
+           false);
+    else
+      keep_own(kValueSlot, values_);
+    if (!mean_) continue;
+    keep_own(moments[0], mean_);
+    keep_own(moments[1], square_);
+  }
+}
+
+void Parameters::make_room_for_state() { list_state(true); }
+
+void Parameters::fetch_state() {
+  list_state(!divides_values());
+  for (Kept& one : kept_) copy_floats(one.at, one.on_host.size(), one.on_host.data());
+  queue_.finish(queue_.record(queue_.computing()), {});
+}
+
+std::vector<StateView> Parameters::state() {
+  std::vector<StateView> views;
+  for (Kept& one : kept_) {
+    const Placed& p = all_[one.place];
+    views.push_back({.parameter = p.host->name,
+                     .slot = one.slot,
+                     .first = static_cast<std::int64_t>(one.first),
+                     .total = static_cast<std::int64_t>(p.size),
+                     .is_shared_out = one.is_shared_out,
+                     .values = one.on_host,
+                     .is_copy = p.host->is_copy});
+  }
+  return views;
+}
+
+void Parameters::store_state() {
+  const Buffer values = room_for_values();
+  for (const Kept& one : kept_) {
+    float* const to = one.slot == kValueSlot ? values.floats() + all_[one.place].offset : one.at;
+    copy_floats(one.on_host.data(), one.on_host.size(), to);
+  }
+  keep_values(values);
+  queue_.finish(queue_.record(queue_.computing()), {});
+  drop_state();
 }
 
 std::int64_t Parameters::bytes() const { return queue_.weights().figures().live_bytes; }

@@ -7,7 +7,9 @@
 // update. So AdamW's state is 18 bytes a parameter there, and 16 elsewhere.
 //
 // In the array, those that do not decay come first, and of both kinds those that count for the
-// norm.
+// norm. Replicas that share the update out (ZeRO 1) have equal parts of the array each: one range,
+// whatever parameters it cuts, of which a replica keeps what the optimizer keeps, and with numbers
+// of bfloat16 the weights themselves too.
 //
 // In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
 // order-free (exec/base/fixed_point.hpp). Work is put on the queue's computing stream; functions
@@ -17,6 +19,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/devices/cuda/pinned.hpp"
@@ -29,11 +32,13 @@
 
 namespace pipewright::exec::cuda {
 
-class Parameters final : public StageWeights {
+class Parameters final : public StageWeights, public SharedOutWeights {
  public:
   struct Start {
     const OptimizerSpec& optimizer;
     std::uint64_t seed = 1;
+    bool trains = true;   // else there are weights alone
+    PartOfAll part = {};  // of the replicas that share the update out
   };
   /// Tells `host` where the weights and gradients are; it must outlive this, and so must
   /// `unwritten`. Weights that the host has are copied. Functions that wait call `between` as
@@ -43,7 +48,8 @@ class Parameters final : public StageWeights {
 
   /// But for exact numerics they are only noted as unwritten.
   void clear_gradients() override;
-  /// All gradients, one after another, with zeros in the gaps: the array itself.
+  /// All gradients, one after another, with zeros in the gaps: the array itself. Of replicas that
+  /// share the update out it ends with zeros, so that all parts are equal.
   Buffer gradients();
   void add_parts(std::span<const std::size_t> places, int micro_batch) override;
   void settle() override;
@@ -71,10 +77,33 @@ class Parameters final : public StageWeights {
   SquareSum squares(std::span<const ElementRange> ranges) override;
   /// Waits.
   GradientPart part(std::span<const std::size_t> places) override;
-  /// Waits; of all elements.
+  /// Waits.
   void set(std::size_t place, const Summands& summands) override;
+
+  SharedOutWeights* shared_out() override { return part_.count > 1 ? this : nullptr; }
+  std::vector<ElementRange> ranges_of(const StageParameters& parameters,
+                                      const ShardPlace& place) const override;
+  void own(const std::vector<ElementRange>& ranges, const Sharding& sharding) override;
+  /// Both wait.
+  GradientPart owned_part(std::span<const ElementRange> ranges, bool with_gradients) const override;
+  void take(std::span<const ElementRange> ranges, bool with_experts,
+            const GradientPart& part) override;
+  /// Of what layers read the array itself, equal parts of which the replicas have made; and what
+  /// follows when it is whole.
+  Buffer read_weights() const { return read_ ? read_ : values_; }
   /// Waits, without `between`. Weights and gradients as they stand, into the host's Parameters.
   void download();
+
+  /// Nothing is left to let go.
+  void forget_training() override {}
+  std::vector<StateView> state() override;
+  /// Waits, without `between`.
+  void fetch_state() override;
+  void make_room_for_state() override;
+  /// Waits, without `between`.
+  void store_state() override;
+  /// The host's copies go.
+  void drop_state() { kept_.clear(); }
 
   std::int64_t bytes() const override;
 
@@ -84,10 +113,25 @@ class Parameters final : public StageWeights {
     std::size_t size, offset;  // in numbers
   };
 
+  /// With numbers of bfloat16, of the weights themselves a replica has its part alone.
+  bool divides_values() const { return read_ && part_.count > 1; }
+  /// Of a part of the array.
+  ElementRange part_at(std::size_t index) const;
+  /// Elements of a parameter that are in a range of the array.
+  static ElementRange overlap(const Placed& p, const ElementRange& range);
+  /// The own part, of arrays that have it alone, or all.
+  float* own_values() const { return values_.floats() + (divides_values() ? 0 : own_.begin); }
+  /// Nothing where there are none.
+  void copy_floats(const float* from, std::size_t floats, float* to) const {
+    if (floats > 0) queue_.copy(to, from, floats * sizeof(float));
+  }
+  Buffer room_for_values();
+  void keep_values(const Buffer& whole);
+  void list_state(bool has_all_values);
   bool is_exact() const { return queue_.site().precision == Precision::Exact; }
   void place(const std::vector<Parameter*>& host);
-  float* value_of(const Placed& p) const { return values_.floats() + p.offset; }
-  void start(const Placed& p, std::uint64_t seed);
+  void start(const Placed& p, std::uint64_t seed, float* to);
+  void prepare_training();
   Buffer zeros(std::size_t bytes);
   /// What nobody has added to becomes 0.
   void clear_rest();
@@ -101,6 +145,9 @@ class Parameters final : public StageWeights {
   const std::function<void()> between_;
   std::vector<Placed> all_;
   std::size_t floats_ = 0;  // of all, with the gaps between them
+  const PartOfAll part_;
+  std::size_t part_floats_ = 0;  // of each part; together at least floats_
+  ElementRange own_;             // of the array: what update() updates
   std::size_t decay_from_ = 0;
   std::vector<ElementRange> counted_;  // for the norm
   Buffer read_;                        // by layers; empty: the values are
@@ -108,6 +155,15 @@ class Parameters final : public StageWeights {
   Buffer factors_;                                // AdamW: as staged_factors_
   Pinned<pipewright_cuda_adamw> staged_factors_;  // of parameters that do not decay, and that do
   Pinned<int> health_;
+  /// An array that a checkpoint has.
+  struct Kept {
+    std::size_t place = 0, first = 0;  // and the parameter's element that it begins with
+    std::string_view slot;
+    float* at = nullptr;
+    bool is_shared_out = false;
+    AlignedFloats on_host;
+  };
+  std::vector<Kept> kept_;  // from fetch_state() on
   std::string not_finite_;  // the first clause
 };
 

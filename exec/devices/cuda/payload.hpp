@@ -26,18 +26,20 @@ class DevicePayload final : public Payload {
   RankId owner;
 };
 
-/// Floats that a member brings to a sum, and where it finds the sum: the same memory, its own. Only
-/// for a transport that sums on GPUs (Device::leave_sums_to_transport()).
+/// What a member brings to a sum, or has made of an array that is gathered, and where it finds the
+/// whole: the same memory, its own. Only for a transport that sums on GPUs
+/// (Device::leave_sums_to_transport()).
 class DevicePart final : public Part {
  public:
-  DevicePart(Buffer what, Event when) : buffer(std::move(what)), ready(std::move(when)) {}
+  DevicePart(Buffer what, Event when, Buffer also = {})
+      : buffer(std::move(what)), beside(std::move(also)), ready(std::move(when)) {}
   HostPayload pack() const override {
     PIPEWRIGHT_ASSERT(false, "a part that lies on a GPU is not packed");
     return HostPayload({});
   }
 
-  Buffer buffer;
-  Event ready;  // after the work that made the part; of what comes back, after the sum
+  Buffer buffer, beside;  // of which the second is gathered too, if there is one
+  Event ready;            // after the work that made the part; of what comes back, after the sum
 };
 
 }  // namespace pipewright::exec::cuda

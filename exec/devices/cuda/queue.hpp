@@ -15,6 +15,7 @@
 #include "exec/devices/cuda/fused_attention.hpp"
 #include "exec/devices/cuda/module.hpp"
 #include "exec/devices/cuda/pool.hpp"
+#include "exec/devices/cuda/rotary_turns.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -79,6 +80,9 @@ class Queue {
   /// the table has none for it.
   const FusedAttention::Made* fused_attention(const AttentionShape& shape);
 
+  /// Of kernels' `rotate`.
+  const float* rotary_turns(const RotaryShape& shape) { return turns_.of(shape); }
+
   /// PIPEWRIGHT_CUDA_COLUMN_WORDS floats for kernels of the computing stream; null in exact
   /// numerics, whose kernels need none.
   float* column_scratch() const;
@@ -89,7 +93,7 @@ class Queue {
   Pool& messages() { return messages_; }
   Pool& weights() { return weights_; }
 
-  /// Bytes that cuBLAS, cuDNN and the kernels have for themselves.
+  /// Bytes that cuBLAS, cuDNN and the kernels have for themselves, and those of rotary positions.
   std::int64_t workspace_bytes() const;
   /// All that was put on the streams of all ranks is done: nothing has to wait for its memory.
   void forget_guards();
@@ -112,6 +116,7 @@ class Queue {
   void* workspace_ = nullptr;
   void* blas_ = nullptr;  // null in exact numerics
   FusedAttention attention_;
+  RotaryTurns turns_;
 };
 
 }  // namespace pipewright::exec::cuda

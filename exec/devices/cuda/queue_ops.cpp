@@ -22,49 +22,80 @@ pipewright_cuda_gemm one_product(int m, int n, int k, const float* a, int a_stri
   return product;
 }
 
-/// Where the heads' matrices lie; exec/layers/ops.hpp has the layouts.
+/// Where the matrices lie of the heads that meet different keys: of all heads, where each has keys
+/// of its own, and else the `turn`-th of those that share some. exec/layers/ops.hpp has the
+/// layouts.
 class Heads {
  public:
-  Heads(const AttentionShape& shape, std::size_t number_bytes)
-      : s_(shape), number_bytes_(static_cast<std::ptrdiff_t>(number_bytes)) {}
+  Heads(const AttentionShape& shape, std::size_t number_bytes, int turn)
+      : s_(shape),
+        number_bytes_(static_cast<std::ptrdiff_t>(number_bytes)),
+        turn_(turn),
+        sharing_(shape.queries_a_key()) {}
 
-  /// Queries (0), keys (1) or values (2) in rows of 3 · width.
-  pipewright_cuda_matrix projected(const float* qkv, int which, bool transposed = false) const {
-    return {reinterpret_cast<const std::byte*>(qkv) + which * s_.width * number_bytes_,
-            3 * s_.width, transposed ? 1 : 0, 3 * of_sample(), s_.head_width()};
+  pipewright_cuda_matrix query(const float* qkv) const {
+    return {at(qkv, turn_ * s_.head_width()), s_.qkv_width(), 0, of_sample(s_.qkv_width()),
+            sharing_ * s_.head_width()};
   }
-  pipewright_cuda_matrix square(const float* scores, bool transposed = false) const {
-    return {scores, s_.sequence, transposed ? 1 : 0, s_.heads * of_square(), of_square()};
+  pipewright_cuda_matrix key(const float* qkv) const { return shared(qkv, s_.width); }
+  pipewright_cuda_matrix value(const float* qkv) const {
+    return shared(qkv, s_.width + s_.key_width());
+  }
+  pipewright_cuda_matrix square(const float* scores) const {
+    return {at(scores, turn_ * of_square()), s_.sequence, 0, s_.heads * of_square(),
+            sharing_ * of_square()};
   }
   pipewright_cuda_matrix context(const float* rows) const {
-    return {rows, s_.width, 0, of_sample(), s_.head_width()};
+    return {at(rows, turn_ * s_.head_width()), s_.width, 0, of_sample(s_.width),
+            sharing_ * s_.head_width()};
   }
+  static pipewright_cuda_matrix transposed(pipewright_cuda_matrix matrix) {
+    matrix.transposed = 1;
+    return matrix;
+  }
+  /// c = alpha · a · b + beta · c.
   pipewright_cuda_gemm product(int n, int k, float alpha, const pipewright_cuda_matrix& a,
-                               const pipewright_cuda_matrix& b,
+                               const pipewright_cuda_matrix& b, float beta,
                                const pipewright_cuda_matrix& c) const {
-    return {s_.sequence,
-            n,
-            k,
-            s_.samples,
-            s_.heads,
-            alpha,
-            0.0F,
-            a,
-            b,
-            const_cast<void*>(c.data),
-            c.stride,
-            c.outer_step,
-            c.inner_step,
-            0};
+    pipewright_cuda_gemm product{};
+    product.m = s_.sequence;
+    product.n = n;
+    product.k = k;
+    product.outer = s_.samples;
+    product.inner = s_.key_heads();
+    product.alpha = alpha;
+    product.beta = beta;
+    product.a = a;
+    product.b = b;
+    product.c = const_cast<void*>(c.data);
+    product.c_stride = c.stride;
+    product.c_outer_step = c.outer_step;
+    product.c_inner_step = c.inner_step;
+    return product;
   }
+  /// Of what is added up over the heads that share it.
+  float before() const { return turn_ == 0 ? 0.0F : 1.0F; }
 
  private:
-  std::int64_t of_sample() const { return static_cast<std::int64_t>(s_.sequence) * s_.width; }
-  std::int64_t of_square() const { return static_cast<std::int64_t>(s_.sequence) * s_.sequence; }
+  const void* at(const float* numbers, std::int64_t place) const {
+    return reinterpret_cast<const std::byte*>(numbers) + place * number_bytes_;
+  }
+  pipewright_cuda_matrix shared(const float* qkv, int column) const {
+    return {at(qkv, column), s_.qkv_width(), 0, of_sample(s_.qkv_width()), s_.head_width()};
+  }
+  std::int64_t of_sample(int width) const { return std::int64_t{s_.sequence} * width; }
+  std::int64_t of_square() const { return std::int64_t{s_.sequence} * s_.sequence; }
 
   const AttentionShape s_;
   const std::ptrdiff_t number_bytes_;
+  const int turn_, sharing_;
 };
+
+/// Calls with(heads) for each batch of them.
+template <class With>
+void for_heads(const AttentionShape& shape, std::size_t number_bytes, With with) {
+  for (int turn = 0; turn < shape.queries_a_key(); ++turn) with(Heads(shape, number_bytes, turn));
+}
 
 int squares(const AttentionShape& shape) { return shape.samples * shape.heads; }
 
@@ -200,8 +231,9 @@ void QueueOps::layer_norm_backward_weight(const NormShape& s, const float* x, co
              inverse_deviation, dy, queue_.column_scratch(), adds, dscale, dshift);
 }
 
-// --- Attention: all heads of all samples in one batch of products, the same products as
-// exec/devices/cpu/kernels/attention.cpp, with the same chains in exact numerics ---
+// --- Attention: all heads of all samples in one batch of products, or as many batches as heads
+// share their keys; the same products as exec/devices/cpu/kernels/attention.cpp, with the same
+// chains in exact numerics ---
 
 Buffer QueueOps::take_of_attention(const AttentionShape& shape) {
   return queue_.fused_attention(shape) != nullptr ? take_floats(shape.log_sums())
@@ -214,13 +246,16 @@ void QueueOps::attention_forward(const AttentionShape& shape, const float* qkv, 
     return require(queue_.cuda(),
                    queue_.cuda().attend(fused->attention, qkv, context, kept, fused->workspace));
   }
-  const Heads heads(shape, queue_.number_bytes());
   const int t = shape.sequence, d = shape.head_width();
-  const pipewright_cuda_matrix p = heads.square(kept);
-  queue_.multiply(
-      heads.product(t, d, scale(shape), heads.projected(qkv, 0), heads.projected(qkv, 1, true), p));
+  for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
+    queue_.multiply(of.product(t, d, scale(shape), of.query(qkv), Heads::transposed(of.key(qkv)),
+                               0.0F, of.square(kept)));
+  });
   queue_.run(queue_.kernels().causal_softmax_forward, squares(shape), t, kept);
-  queue_.multiply(heads.product(d, t, 1.0F, p, heads.projected(qkv, 2), heads.context(context)));
+  for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
+    queue_.multiply(
+        of.product(d, t, 1.0F, of.square(kept), of.value(qkv), 0.0F, of.context(context)));
+  });
 }
 
 void QueueOps::attention_backward_input(const AttentionShape& shape, const float* qkv,
@@ -231,20 +266,27 @@ void QueueOps::attention_backward_input(const AttentionShape& shape, const float
                    queue_.cuda().attend_backward(fused->attention, qkv, context, kept, dcontext,
                                                  dqkv, fused->workspace));
   }
-  const Heads heads(shape, queue_.number_bytes());
   const Buffer scores = take(shape.probabilities());
   float* const d_scores = scores.floats();
   const int t = shape.sequence, d = shape.head_width();
-  const auto into = [&](int which, float alpha, const pipewright_cuda_matrix& a,
-                        const pipewright_cuda_matrix& b) {
-    queue_.multiply(heads.product(d, t, alpha, a, b, heads.projected(dqkv, which)));
-  };
-  into(2, 1.0F, heads.square(kept, true), heads.context(dcontext));
-  queue_.multiply(heads.product(t, d, 1.0F, heads.context(dcontext), heads.projected(qkv, 2, true),
-                                heads.square(d_scores)));
-  queue_.run(queue_.kernels().causal_softmax_backward_input, squares(shape), t, kept, d_scores);
-  into(0, scale(shape), heads.square(d_scores), heads.projected(qkv, 1));
-  into(1, scale(shape), heads.square(d_scores, true), heads.projected(qkv, 0));
+  for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
+    queue_.multiply(of.product(d, t, 1.0F, Heads::transposed(of.square(kept)), of.context(dcontext),
+                               of.before(), of.value(dqkv)));
+    queue_.multiply(of.product(t, d, 1.0F, of.context(dcontext), Heads::transposed(of.value(qkv)),
+                               0.0F, of.square(d_scores)));
+  });
+  // A canonical product that goes on from what is there cannot scale: then the scores are scaled.
+  const bool is_shared = shape.queries_a_key() > 1;
+  const float of_scores = is_shared ? scale(shape) : 1.0F;
+  const float of_product = is_shared ? 1.0F : scale(shape);
+  queue_.run(queue_.kernels().causal_softmax_backward_input, squares(shape), t, of_scores, kept,
+             d_scores);
+  for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
+    queue_.multiply(
+        of.product(d, t, of_product, of.square(d_scores), of.key(qkv), 0.0F, of.query(dqkv)));
+    queue_.multiply(of.product(d, t, of_product, Heads::transposed(of.square(d_scores)),
+                               of.query(qkv), of.before(), of.key(dqkv)));
+  });
 }
 
 // --- Embedding ---

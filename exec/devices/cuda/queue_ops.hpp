@@ -8,7 +8,7 @@
 
 namespace pipewright::exec::cuda {
 
-class QueueOps final : public TensorOps {
+class QueueOps final : public TensorOps, public LlamaOps {
  public:
   /// Both must outlive it.
   QueueOps(Queue& queue, UnwrittenGradients& unwritten) : queue_(queue), unwritten_(unwritten) {}
@@ -49,6 +49,17 @@ class QueueOps final : public TensorOps {
                          float* context) override;
   void attention_backward_input(const AttentionShape& shape, const float* qkv, const float* kept,
                                 const float* context, const float* dcontext, float* dqkv) override;
+  void rms_norm_forward(const NormShape& shape, const float* x, const float* scale, float* y,
+                        float* inverse_root) override;
+  void rms_norm_backward_input(const NormShape& shape, const float* x, const float* inverse_root,
+                               const float* scale, const float* dy, float* dx) override;
+  void rms_norm_backward_weight(const NormShape& shape, const float* x, const float* inverse_root,
+                                const float* dy, float* dscale) override;
+  void swiglu_forward(int rows, int width, const float* x, float* y) override;
+  void swiglu_backward_input(int rows, int width, const float* x, const float* dy,
+                             float* dx) override;
+  void rotate(const RotaryShape& shape, bool back, float* rows) override;
+  LlamaOps& llama() override { return *this; }
   void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, const float* tokens,
                          const float* positions, float* y) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,

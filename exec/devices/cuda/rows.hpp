@@ -113,6 +113,51 @@ struct LayerNormBackwardInput {
   }
 };
 
+template <class T>
+struct RmsNormForward {
+  int width;
+  const T *x, *scale;
+  T* y;
+  float* inverse_root;
+  float epsilon;
+
+  template <class Lanes>
+  PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
+    const std::size_t at = row * static_cast<std::size_t>(width);
+    const auto square = [](float from) { return from * from; };
+    const float mean = lanes.sum(width, square, x + at) / static_cast<float>(width);
+    const float inverse = 1.0F / std::sqrt(mean + epsilon);
+    const auto normed = [inverse](float from, float by) { return from * inverse * by; };
+    lanes.map(width, normed, y + at, x + at, scale);
+    float* const of_inverse = inverse_root + row;
+    lanes.first([=] { *of_inverse = inverse; });
+  }
+};
+
+template <class T>
+struct RmsNormBackwardInput {
+  int width;
+  const T* x;
+  const float* inverse_root;
+  const T *scale, *dy;
+  T* dx;
+
+  template <class Lanes>
+  PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
+    const std::size_t at = row * static_cast<std::size_t>(width);
+    const float inverse = inverse_root[row];
+    const float per_width = 1.0F / static_cast<float>(width);
+    const auto along = [inverse](float d, float by, float from) {
+      return d * by * (from * inverse);
+    };
+    const float gz_mean = lanes.sum(width, along, dy + at, scale, x + at) * per_width;
+    const auto gradient = [=](float d, float by, float from) {
+      return inverse * (d * by - from * inverse * gz_mean);
+    };
+    lanes.map(width, gradient, dx + at, dy + at, scale, x + at);
+  }
+};
+
 /// Row i of a square of scores sees the keys 0 … i.
 template <class T>
 struct CausalSoftmaxForward {
@@ -132,6 +177,7 @@ struct CausalSoftmaxForward {
 template <class T>
 struct CausalSoftmaxBackwardInput {
   int sequence;
+  float factor;
   const T* probabilities;
   T* d;
 
@@ -143,7 +189,9 @@ struct CausalSoftmaxBackwardInput {
     const int seen = static_cast<int>(row % static_cast<std::size_t>(sequence)) + 1;
     const float dot = lanes.sum(
         seen, [](float a, float b) { return a * b; }, p, out);
-    const auto gradient = [dot](float of, float from) { return of * (from - dot); };
+    const auto gradient = [dot, by = factor](float of, float from) {
+      return by * (of * (from - dot));
+    };
     lanes.map(seen, gradient, out, p, out);
     lanes.map(
         sequence - seen, [] { return 0.0F; }, out + seen);
@@ -169,6 +217,34 @@ struct CrossEntropyForward {
       facts[0] = sums.maximum;
       facts[1] = sums.sum;
       facts[2] = of_label;
+    });
+  }
+};
+
+/// What evaluations want to know of a row of outputs.
+template <class T>
+struct JudgeRow {
+  int width;
+  const T* outputs;
+  const std::int32_t* labels;  // may be null
+  float* row_facts;
+
+  template <class Lanes>
+  PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
+    const T* in = outputs + row * static_cast<std::size_t>(width);
+    const float start = in[0];
+    const float largest = lanes.reduce(width, start, Larger{}, Same{}, in);
+    const auto is_odd = [](float x) { return x - x == 0.0F ? 0.0F : 1.0F; };
+    const float odd = lanes.sum(width, is_odd, in);
+    const auto is_largest = [largest](float x) { return x >= largest ? 1.0F : 0.0F; };
+    const int label = labels == nullptr ? 0 : labels[row];
+    const float before = lanes.sum(label, is_largest, in);
+    const bool is_label = labels != nullptr && before == 0.0F && in[label] >= largest;
+    float* facts = row_facts + 3 * row;
+    lanes.first([=] {
+      facts[0] = largest;
+      facts[1] = is_label ? 1.0F : 0.0F;
+      facts[2] = odd == 0.0F ? 1.0F : 0.0F;
     });
   }
 };

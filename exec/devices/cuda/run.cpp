@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "exec/base/packing.hpp"
+#include "exec/devices/cpu/checkpointing.hpp"
 #include "exec/devices/cpu/training_fit.hpp"
 #include "exec/devices/cuda/local_transport.hpp"
 #include "exec/devices/cuda/run_verifier.hpp"
@@ -55,6 +56,53 @@ std::vector<QueueSite> sites_for(const pipewright_cuda& cuda, const Program& pro
                                 {*messenger.gpu, nullptr, training.precision});
 }
 
+/// Who looks at the ranks after a step, while they stand still.
+class Observers {
+ public:
+  Observers(const Program& program, const CudaTraining& training, int steps, Peers* peers)
+      : program_(program), verified_steps_(training.training.verified_steps), peers_(peers) {
+    const cpu::Training& of = training.training;
+    if (verified_steps_ > 0) verifier_.emplace(training);
+    if (of.save) saver_.emplace(program, of, steps, peers == nullptr || peers->process() == 0);
+    if (of.mode != RunMode::Train)
+      evaluation_.emplace(*of.model, of.mode, program.micro_batches, of.outputs);
+  }
+
+  void tell(Device& device) {
+    if (saver_) device.save_after([this](int step) { return saver_->is_due(step); });
+    if (evaluation_) device.put_outcomes_into(*evaluation_);
+  }
+  void look(int step, const Devices& devices) {
+    if (step < verified_steps_) verifier_->compare(program_, step, devices, peers_);
+    if (evaluation_) evaluation_->end_step(peers_);
+    if (saver_ && saver_->is_due(step))
+      saver_->after_step(step, cpu::trained_ranks(program_, devices), peers_);
+  }
+  void report(TrainingResult& result) const {
+    if (verifier_) result.verify = verifier_->worst();
+    if (evaluation_) result.evaluation = evaluation_->report();
+  }
+
+ private:
+  const Program& program_;
+  const int verified_steps_;
+  Peers* const peers_;
+  std::optional<RunVerifier> verifier_;
+  std::optional<cpu::CheckpointSaver> saver_;
+  std::optional<Evaluation> evaluation_;
+};
+
+void require_possible(const Program& program, const CudaTraining& training, int steps) {
+  cpu::require_fit(program, training.training);
+  require_trainable(program, training);
+  if (training.as_graph && steps < kLeastCapturedSteps)
+    throw InputError(
+        "--cuda-graph captures the second step, and this run has one; ask for more "
+        "with --steps, or leave it out");
+  if (training.training.start != nullptr)
+    cpu::require_resumable(*training.training.start, program, training.training);
+}
+
 }  // namespace
 
 CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
@@ -66,12 +114,7 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
 CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
                        const CudaTraining& training, const RunOptions& options,
                        const Messenger& messenger) {
-  cpu::require_fit(program, training.training);
-  require_trainable(program, training);
-  if (training.as_graph && options.steps < kLeastCapturedSteps)
-    throw InputError(
-        "--cuda-graph captures the second step, and this run has one; ask for more "
-        "with --steps, or leave it out");
+  require_possible(program, training, options.steps);
   PhaseLog* const phases = training.training.phases;
   if (phases != nullptr) phases->begin(Phase::InitComm);
   Partitions partitions(cuda);
@@ -81,12 +124,14 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   std::atomic<std::size_t> not_ready{messenger.transport.local_ranks().size()};
   std::optional<StepGraph> graph;
   if (training.as_graph) graph.emplace(cuda, sites.front().gpu, program.ranks());
+  Observers observers(program, training, options.steps, peers);
   const DeviceFactory make = [&](RankId rank, Clock&) {
     const auto r = static_cast<std::size_t>(rank.value);
     auto device =
         std::make_unique<Device>(cuda, sites[r], program, training, rank, messenger.transport,
                                  &messenger.times, graph ? &*graph : nullptr);
     devices[r] = device.get();
+    observers.tell(*device);
     if (messenger.attach) {
       device->rehearse();
       messenger.transport.meet(rank, [] {});
@@ -96,15 +141,13 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
     if (is_last && phases != nullptr) phases->begin(Phase::Steps);
     return device;
   };
-  std::optional<RunVerifier> verifier;
-  if (training.training.verified_steps > 0) verifier.emplace(training);
   CudaResult result;
   RunOptions watching = options;
   watching.first_step = training.training.first_step();
   // The times of the captured step are those of the capture, so it counts as warm-up.
   if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
   watching.on_step = [&](int step, const StepResult& ended) {
-    if (step < training.training.verified_steps) verifier->compare(program, step, devices, peers);
+    observers.look(step, devices);
     if (step + 1 == options.steps) {
       result.memory = by_rank<CudaResult::Memory>(devices, peers, memory_of_device);
       result.enqueued_ns = by_rank<std::int64_t>(
@@ -115,7 +158,7 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   if (phases != nullptr) phases->begin(Phase::Initialize);
   static_cast<RunResult&>(result) = run(program, costs, messenger.transport, make, watching);
   if (phases != nullptr) phases->finish();
-  if (verifier) result.verify = verifier->worst();
+  observers.report(result);
   for (const CudaResult::Memory& rank : result.memory) {
     result.peak_bytes.push_back(rank.reserved + rank.workspace + rank.transport);
     result.unplanned_bytes.push_back(result.peak_bytes.back() - rank.peak_activations -

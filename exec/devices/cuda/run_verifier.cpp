@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "exec/base/packing.hpp"
+#include "exec/devices/cpu/checkpointing.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -53,7 +54,9 @@ RunVerifier::RunVerifier(const CudaTraining& how)
                                  .micro_batches = training_.micro_batches,
                                  .seed = training_.seed,
                                  .optimizer = training_.optimizer,
-                                 .options = {numerics_, nullptr, {}}}) {}
+                                 .options = {numerics_, nullptr, {}}}) {
+  if (training_.start != nullptr) cpu::restore(serial_.stage(), *training_.start);
+}
 
 /// Of a part of the model: its own arrays, without the copies of a table that others count.
 VerifyReport RunVerifier::report_of(const std::vector<ParameterView>& run, bool is_all) const {
@@ -79,7 +82,8 @@ void RunVerifier::compare(const Program& program, int step, const std::vector<De
                           Peers* peers) {
   const bool updates = std::any_of(program.code.begin(), program.code.end(),
                                    [](const auto& in) { return in.kind == ActionKind::Opt; });
-  updates ? serial_.step(*training_.data, step) : serial_.gradients(*training_.data, step);
+  const int at = training_.first_step() + step;
+  updates ? serial_.step(*training_.data, at) : serial_.gradients(*training_.data, at);
   for (const bool from_the_front : {true, false}) {
     const VerifyReport own = report_of(views(program, devices, from_the_front), peers == nullptr);
     if (peers == nullptr) {

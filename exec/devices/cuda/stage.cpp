@@ -11,21 +11,26 @@ namespace pipewright::exec::cuda {
 namespace {
 
 std::unique_ptr<StageDevice> device_for(Queue& queue, const StageSpec& spec,
-                                        std::function<void()> between) {
+                                        std::function<void()> between, RunMode mode,
+                                        const PartOfAll& part) {
   require_layers(*spec.model);
-  return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between));
+  return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, part);
 }
 
 }  // namespace
 
-Stage::Stage(Queue& queue, const StageSpec& spec, std::function<void()> between)
-    : TrainableStage(spec, device_for(queue, spec, std::move(between))) {}
+Stage::Stage(Queue& queue, const StageSpec& spec, std::function<void()> between, RunMode mode,
+             const PartOfAll& part)
+    : TrainableStage(spec, device_for(queue, spec, std::move(between), mode, part)) {
+  if (mode != RunMode::Train) forward_only(mode);
+}
 
 /// The constructor has made it.
 StageDevice& Stage::on() const { return static_cast<StageDevice&>(device()); }
 
 void Stage::begin_step(int step) {
   discard_gradients();
+  on().parameters().drop_state();
   on().parameters().begin_step(step);
 }
 
@@ -44,7 +49,16 @@ PartPtr Stage::part_on_device() {
                                       queue.record(queue.computing()));
 }
 
-/// The sum lies where the gradients do.
+PartPtr Stage::weights_on_device(bool with_gradients) {
+  if (!sums_on_gpu_) return nullptr;
+  Queue& queue = on().queue();
+  Parameters& parameters = on().parameters();
+  const Buffer gradients = with_gradients ? parameters.gradients() : Buffer();
+  return std::make_shared<DevicePart>(parameters.read_weights(), queue.record(queue.computing()),
+                                      gradients);
+}
+
+/// It lies where the part did.
 bool Stage::takes_from_device(const std::vector<PartPtr>& parts) {
   const auto* sum = dynamic_cast<const DevicePart*>(parts.front().get());
   if (sum == nullptr) return false;

@@ -21,10 +21,12 @@ class Stage final : public TrainableStage {
  public:
   /// Throws InputError if the layers do not fit each other, or no GPU trains them. Functions that
   /// wait (squares(), and what brings parts to the host or takes some from it) call `between` as
-  /// Queue::finish() does.
-  Stage(Queue& queue, const StageSpec& spec, std::function<void()> between = {});
+  /// Queue::finish() does. In another mode than Train it is forward_only(). `part`: of the replicas
+  /// for which own_shard() will be called.
+  Stage(Queue& queue, const StageSpec& spec, std::function<void()> between = {},
+        RunMode mode = RunMode::Train, const PartOfAll& part = {});
 
-  /// Between steps: what they read on the host. Old gradients are gone.
+  /// Between steps: what they read on the host. Old gradients are gone, and so is a fetched state.
   void begin_step(int step);
 
   /// What micro-batches without meaning have left is gone.
@@ -35,10 +37,16 @@ class Stage final : public TrainableStage {
   void leave_sums_to_transport() { sums_on_gpu_ = true; }
   PartPtr part_on_device() override;
   bool takes_from_device(const std::vector<PartPtr>& parts) override;
+  /// Of a sharded stage, the same of what layers read of the weights, whose own part is there, and
+  /// of the gradients where they are to be looked at: null, and false, where the host brings them.
+  PartPtr weights_on_device(bool with_gradients);
+  bool takes_weights_from_device(const std::vector<PartPtr>& parts) {
+    return takes_from_device(parts);
+  }
 
   /// Enqueues the copies of the step's facts to the host; read_step() when the stream is done. Then
-  /// there are losses, and not_finite() tells of exact numerics' or clipped gradients; of others
-  /// the loss of the next step tells.
+  /// there are losses and outcomes, and not_finite() tells of exact numerics' or clipped gradients;
+  /// of others the loss of the next step tells.
   void end_step();
   void read_step();
 

@@ -1,5 +1,6 @@
 #include "exec/devices/cuda/stage_device.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -7,25 +8,43 @@
 #include "core/base/error.hpp"
 
 namespace pipewright::exec::cuda {
+namespace {
 
-StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between)
+/// Floats that are left of a row that is judged (exec/devices/cuda/module_api.h).
+constexpr std::size_t kRowFacts = 3;
+
+}  // namespace
+
+StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between,
+                         RunMode mode, const PartOfAll& part)
     : queue_(queue),
       shape_(shape),
       between_(std::move(between)),
+      mode_(mode),
+      part_(part),
       ops_(queue, unwritten_),
       answers_(static_cast<std::size_t>(shape.micro_batches)),
-      loss_sums_(answers_.size()) {
+      loss_sums_(answers_.size()),
+      counted_rows_(answers_.size(), shape.extent.rows()) {
   const std::size_t count = answers_.size();
   if (shape.is_first) staged_inputs_ = Pinned<float>(queue.cuda(), count * shape.data_words());
   if (!shape.is_last) return;
+  if (mode == RunMode::Predict) {
+    outputs_ = Pinned<std::byte>(queue.cuda(), count * output_words() * queue.number_bytes());
+    return;
+  }
   staged_answers_ = Pinned<float>(queue.cuda(), count * shape.answer_words());
   facts_ = Pinned<float>(queue.cuda(), count * fact_words());
+  if (mode == RunMode::Train) return;
+  const auto rows = static_cast<std::size_t>(shape.extent.rows());
+  row_facts_ = Pinned<float>(queue.cuda(), count * rows * kRowFacts);
 }
 
 StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parameters,
                                            const OptimizerSpec& optimizer, std::uint64_t seed) {
-  parameters_ = std::make_unique<Parameters>(queue_, unwritten_, parameters,
-                                             Parameters::Start{optimizer, seed}, between_);
+  const bool trains = mode_ == RunMode::Train;
+  parameters_ = std::make_unique<Parameters>(
+      queue_, unwritten_, parameters, Parameters::Start{optimizer, seed, trains, part_}, between_);
   return *parameters_;
 }
 
@@ -35,6 +54,8 @@ StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parame
 /// GPU has.
 void StageDevice::keep_batch(int micro_batch, const MicroBatch& batch, bool with_answers) {
   const auto place = static_cast<std::size_t>(micro_batch);
+  if (batch.counted_samples >= 0)
+    counted_rows_[place] = batch.counted_samples * shape_.extent.sequence;
   const auto stage = [](const auto& values, float* to) {
     static_assert(sizeof(values[0]) == sizeof(float));
     std::memcpy(to, values.data(), values.size() * sizeof(float));
@@ -64,6 +85,10 @@ Buffer StageDevice::input(int micro_batch) {
   return numbers;
 }
 
+void StageDevice::take_answers(int micro_batch) {
+  answers(micro_batch) = uploaded(staged_answers_, micro_batch, shape_.answer_words());
+}
+
 // --- Losses ---
 
 /// Of a row, what exec/devices/cuda/module_api.h says the kernels leave.
@@ -80,9 +105,9 @@ void StageDevice::enqueue_facts(int micro_batch, const Buffer& facts) {
 
 void StageDevice::softmax_cross_entropy_forward(int micro_batch, const LossShape& shape,
                                                 const float* logits, float* probabilities) {
-  answers(micro_batch) = uploaded(staged_answers_, micro_batch, shape_.answer_words());
+  take_answers(micro_batch);
   const Buffer facts = taken_facts();
-  queue_.run(queue_.kernels().cross_entropy_forward, shape.rows, shape.width, logits,
+  queue_.run(queue_.kernels().cross_entropy_forward, shape_.extent.rows(), shape.width, logits,
              answers(micro_batch).ids(), probabilities, facts.floats());
   enqueue_facts(micro_batch, facts);
 }
@@ -96,9 +121,9 @@ void StageDevice::softmax_cross_entropy_backward_input(int micro_batch, const Lo
 }
 
 void StageDevice::mse_forward(int micro_batch, const LossShape& shape, const float* y) {
-  answers(micro_batch) = uploaded(staged_answers_, micro_batch, shape_.answer_words());
+  take_answers(micro_batch);
   const Buffer facts = taken_facts();
-  queue_.run(queue_.kernels().mse_forward, shape.rows, shape.width, y,
+  queue_.run(queue_.kernels().mse_forward, shape_.extent.rows(), shape.width, y,
              answers(micro_batch).floats(), facts.floats());
   enqueue_facts(micro_batch, facts);
 }
@@ -111,14 +136,13 @@ void StageDevice::mse_backward_input(int micro_batch, const LossShape& shape, co
 }
 
 void StageDevice::read_losses() {
-  if (!shape_.is_last) return;
+  if (facts_.size() == 0) return;
   for (std::size_t m = 0; m < loss_sums_.size(); ++m)
-    loss_sums_[m] = sum_of(facts_.data() + m * fact_words());
+    loss_sums_[m] = sum_of(facts_.data() + m * fact_words(), counted_rows_[m]);
 }
 
 /// The sum over rows in double, as exec/devices/cpu/kernels/loss.cpp takes it.
-double StageDevice::sum_of(const float* facts) const {
-  const int rows = shape_.extent.rows();
+double StageDevice::sum_of(const float* facts, int rows) const {
   double total = 0;
   for (int r = 0; r < rows; ++r) {
     if (!shape_.has_labels()) {
@@ -136,6 +160,61 @@ double StageDevice::loss_sum(int micro_batch) const {
   const auto& sum = loss_sums_.at(static_cast<std::size_t>(micro_batch));
   PIPEWRIGHT_ASSERT(sum.has_value(), "there is no loss before the step has ended");
   return *sum;
+}
+
+// --- Forward only ---
+
+void StageDevice::note_outputs(int micro_batch, const LogitsPart& part, const float* outputs,
+                               RunMode) {
+  const auto place = static_cast<std::size_t>(micro_batch);
+  if (mode_ == RunMode::Predict) {
+    const std::size_t bytes = output_words() * queue_.number_bytes();
+    return queue_.copy(outputs_.data() + place * bytes, outputs, bytes);
+  }
+  Buffer labels;
+  if (shape_.has_labels()) labels = uploaded(staged_answers_, micro_batch, shape_.answer_words());
+  const int rows = shape_.extent.rows();
+  const std::size_t words = static_cast<std::size_t>(rows) * kRowFacts;
+  const Buffer facts = queue_.memory().take_floats(words);
+  queue_.run(queue_.kernels().judge_rows, rows, part.own.width, outputs, labels.ids(),
+             facts.floats());
+  queue_.copy(row_facts_.data() + place * words, facts.at(), words * sizeof(float));
+}
+
+ForwardOutcome StageDevice::take_outcome(int micro_batch) {
+  const int rows = counted_rows_.at(static_cast<std::size_t>(micro_batch));
+  ForwardOutcome outcome;
+  if (mode_ == RunMode::Predict) {
+    outcome.outputs = outputs_of(micro_batch, rows);
+    outcome.rows = outcomes_of_rows(rows, shape_.width_out, outcome.outputs.data(), {});
+  } else {
+    outcome.rows = judged_rows(micro_batch, rows);
+  }
+  return outcome;
+}
+
+/// As the kernel has left them.
+std::vector<RowOutcome> StageDevice::judged_rows(int micro_batch, int rows) const {
+  const float* facts = row_facts_.data() + static_cast<std::size_t>(micro_batch) * kRowFacts *
+                                               static_cast<std::size_t>(shape_.extent.rows());
+  std::vector<RowOutcome> all;
+  for (int r = 0; r < rows; ++r, facts += kRowFacts)
+    all.push_back({r, facts[0], facts[1] != 0.0F, facts[2] != 0.0F});
+  return all;
+}
+
+std::vector<float> StageDevice::outputs_of(int micro_batch, int rows) const {
+  const std::byte* const from = outputs_.data() + static_cast<std::size_t>(micro_batch) *
+                                                      output_words() * queue_.number_bytes();
+  std::vector<float> outputs(static_cast<std::size_t>(rows) *
+                             static_cast<std::size_t>(shape_.width_out));
+  if (queue_.number_bytes() == sizeof(float)) {
+    std::memcpy(outputs.data(), from, outputs.size() * sizeof(float));
+  } else {
+    const auto* const numbers = reinterpret_cast<const Bfloat16*>(from);
+    std::copy_n(numbers, outputs.size(), outputs.begin());
+  }
+  return outputs;
 }
 
 }  // namespace pipewright::exec::cuda

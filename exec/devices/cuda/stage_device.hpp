@@ -1,6 +1,8 @@
 // What a stage on a GPU lies on: operators and memory of a queue, the parameters there, and pinned
-// memory, from which data is copied to the GPU and to which it leaves the terms of losses. All of
-// it is work on the queue's computing stream.
+// memory, from which data is copied to the GPU and to which it leaves the terms of losses, and what
+// rows of outputs amount to. All of it is work on the queue's computing stream, of whole
+// micro-batches, so that it is the same in each step; the host leaves out samples that do not
+// count.
 #pragma once
 
 #include <functional>
@@ -19,7 +21,8 @@ namespace pipewright::exec::cuda {
 class StageDevice final : public exec::StageDevice {
  public:
   /// The queue must outlive it. `between` as for Parameters.
-  StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between);
+  StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between, RunMode mode,
+              const PartOfAll& part);
 
   Queue& queue() const { return queue_; }
   Parameters& parameters() const { return *parameters_; }
@@ -40,26 +43,39 @@ class StageDevice final : public exec::StageDevice {
   void mse_backward_input(int micro_batch, const LossShape& shape, const float* y, float scale,
                           float* dy) override;
   double loss_sum(int micro_batch) const override;
+  void note_outputs(int micro_batch, const LogitsPart& part, const float* outputs,
+                    RunMode mode) override;
+  /// The stream is done.
+  ForwardOutcome take_outcome(int micro_batch) override;
 
  private:
+  void take_answers(int micro_batch);
   Buffer uploaded(const Pinned<float>& staged, int micro_batch, std::size_t words);
   /// Floats that F leaves of a micro-batch's loss.
   std::size_t fact_words() const;
   Buffer taken_facts() { return queue_.memory().take_floats(fact_words()); }
   void enqueue_facts(int micro_batch, const Buffer& facts);
-  double sum_of(const float* facts) const;
+  double sum_of(const float* facts, int rows) const;
+  std::vector<RowOutcome> judged_rows(int micro_batch, int rows) const;
+  std::vector<float> outputs_of(int micro_batch, int rows) const;
+  std::size_t output_words() const { return shape_.extent.words(shape_.width_out); }
   Buffer& answers(int micro_batch) { return answers_.at(static_cast<std::size_t>(micro_batch)); }
 
   Queue& queue_;
   const StageShape shape_;
   const std::function<void()> between_;
+  const RunMode mode_;
+  const PartOfAll part_;
   UnwrittenGradients unwritten_;
   QueueOps ops_;
   std::unique_ptr<Parameters> parameters_;
   Pinned<float> staged_inputs_, staged_answers_, facts_;
+  Pinned<float> row_facts_;    // evaluate
+  Pinned<std::byte> outputs_;  // predict: numbers of the queue's own
   // By micro-batch:
   std::vector<Buffer> answers_;  // labels or targets, from F to I
   std::vector<std::optional<double>> loss_sums_;
+  std::vector<int> counted_rows_;
 };
 
 }  // namespace pipewright::exec::cuda

@@ -47,7 +47,9 @@ RankLink::RankLink(const pipewright_nccl& nccl, const Program& program,
       communicators_(plan.communicators.size(), nullptr) {
   begin_step();
   for (InstructionId id = begin_; id < end_; ++id) {
-    if (code(id).kind == ActionKind::ReduceGrad && code(id).in_collective()) sums_.push_back(id);
+    const bool is_replicas =
+        code(id).kind == ActionKind::ReduceGrad || code(id).kind == ActionKind::Unshard;
+    if (is_replicas && code(id).in_collective()) sums_.push_back(id);
   }
 }
 
@@ -340,6 +342,24 @@ void RankLink::issue_sum(InstructionId member) {
     make_sum(sums_[next_sum_++]);
 }
 
+/// A member's part of the array, as the k-th of equal ones, begins where NCCL looks for it in
+/// place.
+int RankLink::call_collective(InstructionId member, const Buffer& array, void* stream) const {
+  const Collective& collective = program_.collectives[code(member).route];
+  const std::uint32_t c = plan_.of_collective[code(member).route];
+  void* const communicator = communicators_[c];
+  const std::size_t part = array.bytes() / collective.members.size();
+  auto* const own = static_cast<std::byte*>(array.at()) +
+                    part * static_cast<std::size_t>(plan_.communicators[c].index_of(rank_));
+  if (collective.kind == ActionKind::Unshard)
+    return nccl_.all_gather(own, array.at(), part, PIPEWRIGHT_NCCL_BYTES, communicator, stream);
+  constexpr int kKind = PIPEWRIGHT_NCCL_FLOAT32;
+  if (collective.sharded)
+    return nccl_.reduce_scatter(array.at(), own, part / sizeof(float), kKind, communicator, stream);
+  return nccl_.all_reduce(array.at(), array.at(), array.bytes() / sizeof(float), kKind,
+                          communicator, stream);
+}
+
 void RankLink::make_sum(InstructionId member) {
   cuda::Queue& queue = *device_.queue;
   queue.enter();
@@ -348,14 +368,11 @@ void RankLink::make_sum(InstructionId member) {
   void* const stream = stream_of(member);
   if (stream != queue.computing()) queue.wait(stream, part.ready);
   cuda::Event start = device_.timeline->mark(stream);
-  float* const gradients = part.buffer.floats();
-  call(
-      [&] {
-        return nccl_.all_reduce(gradients, gradients, part.buffer.bytes() / sizeof(float),
-                                PIPEWRIGHT_NCCL_FLOAT32, communicators_[c], stream);
-      },
-      program_.text(member).c_str());
-  settle(c);
+  for (const Buffer* array : {&part.buffer, &part.beside}) {
+    if (!*array) continue;
+    call([&] { return call_collective(member, *array, stream); }, program_.text(member).c_str());
+    settle(c);
+  }
   static_cast<void>(note_call(member, std::move(start)));
 }
 

@@ -1,8 +1,8 @@
 // A rank's side of NCCL: its communicators, made and connected in the order of the plan, the
-// streams of its queues, and the calls of its transfer ends and of its sums over replicas
-// (exec/transports/nccl/calls.hpp says which; here they are made as the rank comes to them). Made
-// and used by the rank's thread, which is the only one that calls NCCL for its GPU; abort(), report
-// and count may be asked by any thread.
+// streams of its queues, and the calls of its transfer ends and of its sums and gathers over
+// replicas (exec/transports/nccl/calls.hpp says which; here they are made as the rank comes to
+// them). Made and used by the rank's thread, which is the only one that calls NCCL for its GPU;
+// abort(), report and count may be asked by any thread.
 //
 // Communicators do not block: after each call the rank polls until NCCL has taken it, so a stopped
 // run gets out of it. NCCL starts a thread for each call then, or for each group of calls, so ends
@@ -57,11 +57,11 @@ class RankLink {
   void close_batch();
   PayloadPtr take(InstructionId recv);
 
-  /// What this rank brings to a REDUCE_GRAD that NCCL sums.
+  /// What this rank brings to a REDUCE_GRAD that NCCL sums, or to an UNSHARD that it gathers.
   void contribute(InstructionId member, std::shared_ptr<const cuda::DevicePart> part);
   /// Whether it has brought that in this step. Any thread.
   bool is_sum(InstructionId member) const;
-  /// Its all-reduce, in place, is called when those that the list has before it are.
+  /// Its call, in place, is made when those that the list has before it are.
   void issue_sum(InstructionId member);
   PartPtr sum(InstructionId member);
   /// Throws RunError if a communicator has failed behind our back.
@@ -106,6 +106,7 @@ class RankLink {
   void finish_call(Made made);
   cuda::Event note_call(InstructionId id, cuda::Event start);
   void make_sum(InstructionId member);
+  int call_collective(InstructionId member, const Buffer& array, void* stream) const;
 
   const pipewright_nccl& nccl_;
   const Program& program_;
@@ -126,9 +127,9 @@ class RankLink {
   std::map<std::uint32_t, std::deque<Waiting>> waiting_;  // by communicator: first in, first called
   std::vector<Made> batch_;                               // prepared, and not made yet
   std::vector<PayloadPtr> received_;                      // by instruction of the list
-  std::vector<InstructionId> sums_;                       // all REDUCE_GRADs of replicas, listed
-  std::size_t next_sum_ = 0;                              // of sums_: those before are called
-  std::vector<std::uint8_t> issued_sums_;                 // by instruction of the list
+  std::vector<InstructionId> sums_;        // all REDUCE_GRADs and UNSHARDs of replicas, listed
+  std::size_t next_sum_ = 0;               // of sums_: those before are called
+  std::vector<std::uint8_t> issued_sums_;  // by instruction of the list
 
   mutable std::mutex mutex_;          // guards what follows, and every call of NCCL
   std::vector<void*> communicators_;  // by the plan; null where the rank is no member

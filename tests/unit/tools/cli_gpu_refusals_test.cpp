@@ -109,41 +109,14 @@ TEST(GpuRefusals, APlanThatNeedsAGpuIsShownWithoutOne) {
   }
 }
 
-TEST(GpuRefusals, CheckpointsEvaluationAndPredictionsAreRefusedInAPlainSentence) {
+TEST(GpuRefusals, ImagesAreRefusedInAPlainSentence) {
   const Folder folder;
-  ASSERT_EQ(write_small_job(folder).status, 0);
-  ASSERT_EQ(pipewright("run plan.json --steps 2 --save-checkpoint saved", folder).status, 0);
-  for (const char* device : {"--device cuda", "--transport nccl"}) {
-    const std::string run = std::string("plan.json ") + device;
-    const std::string no_checkpoints =
-        "a GPU does not train to and from checkpoints yet; use --device cpu";
-    expect_refused(folder, run + " --save-checkpoint other", 2, no_checkpoints);
-    expect_refused(folder, run + " -q --load-checkpoint saved/step-00000002", 2, no_checkpoints);
-    const std::string trains_only = "a GPU does not evaluate or predict yet; use --device cpu";
-    expect_refused(folder, run + " --mode evaluate", 2, trains_only);
-    expect_refused(folder, run + " --mode predict --output out.npy", 2, trains_only);
-  }
-}
-
-TEST(GpuRefusals, AShardedOptimizerAndImagesAreRefusedInAPlainSentence) {
-  const Folder folder;
-  ASSERT_EQ(write_small_job(folder).status, 0);
-  json sharded = json::parse(small_job(""));
-  sharded["strategy"] = {{"pp_degree", 1}, {"accumulate_steps", 4}, {"sharding_degree", 2}};
-  folder.write("sharded.json", sharded.dump());
   folder.write("images.json", R"({"schema": "pipewright.job/1", "model": "resnet-tiny",
       "cluster": {"preset": "local-cpu", "devices": 2}, "global_batch": 8,
       "strategy": {"pp_degree": 2}})");
-  for (const char* job : {"sharded", "images"}) {
-    const std::string name(job);
-    const CommandResult tuned =
-        pipewright("tune " + name + ".json -q -o " + name + ".plan", folder);
-    ASSERT_EQ(tuned.status, 0) << tuned.err;
-  }
+  const CommandResult tuned = pipewright("tune images.json -q -o images.plan", folder);
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
   for (const char* device : {" --device cuda", " --transport nccl"}) {
-    expect_refused(folder, std::string("sharded.plan") + device, 2,
-                   "a GPU does not train with a sharded optimizer state (ZeRO) yet; use --device "
-                   "cpu");
     expect_refused(folder, std::string("images.plan") + device, 3,
                    "layers of kind conv2d are not trained on GPUs yet; use --device cpu");
   }

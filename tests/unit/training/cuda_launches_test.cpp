@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/json.hpp"
 #include "exec/devices/cuda/stage.hpp"
@@ -19,19 +20,25 @@ constexpr int kRows = kSamples * kSequence;
 // 132 SMs with 512 threads each, and what is worth so many.
 constexpr std::size_t kThreadsOfGpu = 132 * 512, kMuchWork = std::size_t{4} << 20;
 
-Model gpt() {
-  Model model;
-  model.sequence = kSequence;
-  const Json text = {{"schema", "pipewright.model/1"},
-                     {"transformer",
-                      {{"style", "gpt"},
-                       {"hidden", kWidth},
-                       {"layers", 1},
-                       {"heads", 16},
-                       {"ffn", 4 * kWidth},
-                       {"vocabulary", kVocabulary},
-                       {"sequence", kSequence}}}};
-  return read_model(JsonCursor(text, "gpt.json"));
+Json transformer(const char* style) {
+  return {{"schema", "pipewright.model/1"},
+          {"transformer",
+           {{"style", style},
+            {"hidden", kWidth},
+            {"layers", 1},
+            {"heads", 16},
+            {"ffn", 4 * kWidth},
+            {"vocabulary", kVocabulary},
+            {"sequence", kSequence}}}};
+}
+
+Model gpt() { return read_model(JsonCursor(transformer("gpt"), "gpt.json")); }
+
+/// Four heads share a head of keys.
+Model llama() {
+  Json text = transformer("llama");
+  text["transformer"]["kv_heads"] = 4;
+  return read_model(JsonCursor(text, "llama.json"));
 }
 
 int count(const std::vector<Launch>& all, Launch::Kind kind) {
@@ -52,8 +59,8 @@ void expect_the_whole_gpu(const std::vector<Launch>& all) {
 
 /// Layers of the model, as one stage in bf16.
 struct OneStage {
-  OneStage(int first, int end, double most_norm = 0)
-      : queue(counting_cuda(), {0, nullptr, Precision::Bfloat16}) {
+  OneStage(int first, int end, double most_norm = 0, Model what = gpt())
+      : model(std::move(what)), queue(counting_cuda(), {0, nullptr, Precision::Bfloat16}) {
     StageSpec spec;
     spec.model = &model;
     spec.first_layer = first;
@@ -69,13 +76,13 @@ struct OneStage {
     return queue.memory().take(std::size_t{kRows} * kWidth * queue.number_bytes());
   }
 
-  Model model = gpt();
+  Model model;
   Queue queue;
   std::unique_ptr<Stage> stage;
 };
 
-TEST(CudaLaunches, ABlockTakesFewOfThemAPass) {
-  OneStage one(1, 2);
+void expect_few_a_pass(const Model& model) {
+  OneStage one(1, 2, 0, model);
   ASSERT_EQ(one.model.layers.size(), 3U);
   Buffer input = one.message(), gradient = one.message();
   static_cast<void>(one.stage->forward(0, std::move(input)));
@@ -92,6 +99,10 @@ TEST(CudaLaunches, ABlockTakesFewOfThemAPass) {
     EXPECT_GT(computing(*pass), 5);
     expect_the_whole_gpu(*pass);
   }
+}
+
+TEST(CudaLaunches, ABlockTakesFewOfThemAPass) {
+  for (const Model& model : {gpt(), llama()}) expect_few_a_pass(model);
 }
 
 TEST(CudaLaunches, AnUpdateOfAllParametersIsOneLaunch) {

@@ -73,6 +73,12 @@ OptimizerSpec optimizer_spec(std::string_view name, double learning_rate) {
   return spec;
 }
 
+std::span<const std::string_view> slot_names(OptimizerKind kind) {
+  static constexpr std::string_view kMoments[] = {"mean", "square"};
+  if (kind == OptimizerKind::Sgd) return {};
+  return kMoments;
+}
+
 Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter*> parameters,
                      std::vector<ElementRange> ranges)
     : spec_(spec), parameters_(std::move(parameters)), ranges_(std::move(ranges)) {
@@ -90,7 +96,8 @@ std::vector<Optimizer::Slot> Optimizer::slots_of(std::size_t parameter) {
   if (moments_.empty()) return {};
   Moments& moments = moments_[parameter];
   const auto first = static_cast<std::int64_t>(ranges_[parameter].begin);
-  return {{"mean", first, moments.mean}, {"square", first, moments.square}};
+  const auto names = slot_names(spec_.kind);
+  return {{names[0], first, moments.mean}, {names[1], first, moments.square}};
 }
 
 void Optimizer::update(int step) {

@@ -1,14 +1,11 @@
 // Rotary positions: pairs of numbers turned by their row's place in the sequence.
+#include "exec/devices/cpu/kernels/rotary.hpp"
+
 #include <cmath>
 
-#include "exec/layers/ops.hpp"
-
 namespace pipewright::exec {
-namespace {
 
-/// Of row t: the cosines of all pairs, then the sines. In double, so that every machine's rounding
-/// gives the same floats.
-void fill_turns(const RotaryShape& shape, float* turns) {
+void cpu::fill_turns(const RotaryShape& shape, float* turns) {
   const int half = shape.head_width / 2;
   for (int j = 0; j < half; ++j) {
     const double turn = std::pow(shape.base, -2.0 * j / shape.head_width);
@@ -21,10 +18,8 @@ void fill_turns(const RotaryShape& shape, float* turns) {
   }
 }
 
-}  // namespace
-
 void rotate(const RotaryShape& shape, bool back, float* rows, float* scratch) {
-  fill_turns(shape, scratch);
+  cpu::fill_turns(shape, scratch);
   const int half = shape.head_width / 2;
   const int head_stride = shape.head_stride > 0 ? shape.head_stride : shape.head_width;
   // From one pair to the next, and from a pair's first number to its second.

@@ -1,0 +1,70 @@
+// The parameters of a stage on a GPU whose replicas share the update out (ZeRO 1).
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "exec/devices/cuda/bfloat16.hpp"
+#include "exec/devices/cuda/parameters.hpp"
+
+namespace pipewright::exec::cuda {
+
+ElementRange Parameters::overlap(const Placed& p, const ElementRange& range) {
+  const std::size_t end = p.offset + p.size;
+  return {std::clamp(range.begin, p.offset, end) - p.offset,
+          std::clamp(range.end, p.offset, end) - p.offset};
+}
+
+/// Of the array, so that each part is one range there.
+std::vector<ElementRange> Parameters::ranges_of(const StageParameters&,
+                                                const ShardPlace& place) const {
+  PIPEWRIGHT_ASSERT(place.of_all.count == part_.count, "parts of another number of replicas");
+  std::vector<ElementRange> ranges;
+  for (const Placed& p : all_) ranges.push_back(overlap(p, part_at(place.of_all.index)));
+  return ranges;
+}
+
+/// Arrays have been so from the beginning.
+void Parameters::own(const std::vector<ElementRange>&, const Sharding& sharding) {
+  PIPEWRIGHT_ASSERT(!sharding.divides_gradients(), "divided gradients on a GPU");
+}
+
+GradientPart Parameters::owned_part(std::span<const ElementRange> ranges,
+                                    bool with_gradients) const {
+  GradientPart part;
+  const auto copy = [&](const float* array, std::size_t place) {
+    const ElementRange& range = ranges[place];
+    AlignedFloats& to = part.gradients.emplace_back(range.size());
+    if (range.size() > 0)
+      copy_floats(array + (all_[place].offset + range.begin - own_.begin), to.size(), to.data());
+  };
+  for (std::size_t i = 0; i < all_.size(); ++i) copy(own_values(), i);
+  for (std::size_t i = 0; with_gradients && i < all_.size(); ++i)
+    copy(gradients_.floats() + own_.begin, i);
+  finish();
+  return part;
+}
+
+void Parameters::take(std::span<const ElementRange> ranges, bool, const GradientPart& part) {
+  const std::size_t n = all_.size();
+  if (part.gradients.size() != n && part.gradients.size() != 2 * n)
+    throw RunError("received parameters of another stage");
+  std::vector<std::vector<Bfloat16>> narrow;  // until they are copied
+  for (std::size_t i = 0; i < part.gradients.size(); ++i) {
+    const Placed& p = all_[i % n];
+    const AlignedFloats& from = part.gradients[i];
+    const ElementRange& range = ranges[i % n];
+    if (from.size() != range.size()) throw RunError("received parameters of another part");
+    const std::size_t at = p.offset + range.begin;
+    if (from.empty()) continue;
+    if (i < n && read_) {
+      const auto& rounded = narrow.emplace_back(from.begin(), from.end());
+      queue_.copy(static_cast<Bfloat16*>(read_.at()) + at, rounded.data(),
+                  rounded.size() * sizeof(Bfloat16));
+    } else {
+      const Buffer& array = i < n ? values_ : gradients_;
+      copy_floats(from.data(), from.size(), array.floats() + at);
+    }
+  }
+  finish();
+}
+
+}  // namespace pipewright::exec::cuda

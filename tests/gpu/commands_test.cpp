@@ -1,0 +1,120 @@
+// The command with the stand-in for the CUDA module beside it, which does a GPU's work on the host:
+// what `run --device cuda` saves, loads, evaluates and predicts is what CPUs do, bit for bit.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/small_job.hpp"
+
+namespace pipewright::test {
+namespace gpu_commands_test {
+
+using nlohmann::json;
+
+constexpr const char* kNumerics = " --numerics exact ";
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// A folder with the command, the stand-in, and the plan of a job.
+class OnStandIn : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string build = std::filesystem::path(PIPEWRIGHT_COMMAND).parent_path();
+    const std::string module = build + "/tests/gpu/stand_in/libpipewright_cuda.so";
+    // The command looks for its module where it lies itself.
+    const CommandResult copied =
+        shell("cp -l \"$PW\" " + module + " . || cp \"$PW\" " + module + " .", folder_);
+    ASSERT_EQ(copied.status, 0) << copied.err;
+  }
+  CommandResult run(const std::string& words) const {
+    return shell("./pipewright run " + words, folder_);
+  }
+  json result_of(const std::string& words) const {
+    const CommandResult result = run(words + " --json");
+    EXPECT_EQ(result.status, 0) << words << "\n" << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  static std::vector<double> losses_of(const json& result) {
+    std::vector<double> losses;
+    for (const json& step : result.at("steps")) losses.push_back(step.at("loss"));
+    return losses;
+  }
+
+  Folder folder_;
+};
+
+TEST_F(OnStandIn, ATrainingGoesOnOnTheOtherDevice) {
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  const std::string exact = "plan.json -q" + std::string(kNumerics);
+  const auto whole = losses_of(result_of(exact + "--device cpu --steps 6"));
+  ASSERT_EQ(whole.size(), 6U);
+  const std::vector<double> rest(whole.begin() + 3, whole.end());
+  for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+    const std::string saved = std::string("saved-by-") + first;
+    result_of(exact + "--device " + first + " --steps 3 --save-checkpoint " + saved);
+    EXPECT_EQ(losses_of(result_of(exact + "--device " + second + " --steps 6 --load-checkpoint " +
+                                  saved + " --verify")),
+              rest);
+  }
+}
+
+TEST_F(OnStandIn, ADataSetIsEvaluatedAndPredictedAsOnCpus) {
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  ASSERT_EQ(run("plan.json -q --device cuda --steps 2 --save-checkpoint saved").status, 0);
+  const std::string run = "plan.json -q --load-checkpoint saved" + std::string(kNumerics);
+  const json on_cpu = result_of(run + "--mode evaluate --device cpu");
+  const json on_gpu = result_of(run + "--mode evaluate --device cuda");
+  EXPECT_GT(on_gpu.at("evaluation").at("samples"), 8);
+  EXPECT_EQ(on_gpu.at("evaluation"), on_cpu.at("evaluation"));
+  for (const char* device : {"cpu", "cuda"})
+    result_of(run + "--mode predict --device " + device + " --output " + device + ".npy");
+  const std::string outputs = bytes_of(folder_.path() / "cuda.npy");
+  EXPECT_GT(outputs.size(), 8U * 8 * 256 * 4);
+  EXPECT_TRUE(outputs == bytes_of(folder_.path() / "cpu.npy"));
+}
+
+TEST_F(OnStandIn, ALlamaTrainsWithTheSerialRunsBits) {
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  json job = json::parse(small_job(R"(, "tuner_save_path": "llama.plan")"));
+  job["model"] = {{"schema", "pipewright.model/1"},
+                  {"transformer",
+                   {{"style", "llama"},
+                    {"hidden", 32},
+                    {"layers", 4},
+                    {"heads", 4},
+                    {"kv_heads", 2},
+                    {"ffn", 48},
+                    {"vocabulary", 256},
+                    {"sequence", 16}}}};
+  folder_.write("llama.json", job.dump());
+  const CommandResult tuned = shell("./pipewright tune llama.json -q", folder_);
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  const json result = result_of("llama.plan --device cuda --verify" + std::string(kNumerics));
+  EXPECT_EQ(result.at("verify").at("bitwise"), true);
+  EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
+}
+
+/// Copies for other replicas lie on the host.
+TEST_F(OnStandIn, ReplicasHoldWhatIsPredicted) {
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  for (const char* degree : {"dp_degree", "sharding_degree"}) {
+    json job = json::parse(small_job(R"(, "tuner_save_path": "replicas.plan")"));
+    job["strategy"] = {{"pp_degree", 1}, {"accumulate_steps", 4}, {degree, 2}};
+    folder_.write("replicas.json", job.dump());
+    ASSERT_EQ(shell("./pipewright tune replicas.json -q", folder_).status, 0);
+    const json result = result_of("replicas.plan --device cuda --steps 2 --verify");
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      const double held = result.at("peak_bytes").at(rank).get<double>() -
+                          result.at("unplanned_bytes").at(rank).get<double>();
+      EXPECT_NEAR(result.at("predicted_peak_bytes").at(rank).get<double>() / held, 1, 0.02);
+    }
+  }
+}
+
+}  // namespace gpu_commands_test
+}  // namespace pipewright::test
