@@ -95,4 +95,4 @@ def main(command, graph):
 
 
 if __name__ == '__main__':
-    sys.exit(main(str(Path(sys.argv[1]).resolve()), Path(sys.argv[2])))
+    sys.exit(main(str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]).resolve()))

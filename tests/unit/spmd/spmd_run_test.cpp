@@ -288,7 +288,6 @@ TEST(SpmdRun, NamesWhatNoPipelineOfGraphsDoes) {
                   "with the schedule \"1F1B\" a"},
         std::pair{"spmd run " + example("small-gpt") + " --accumulate-steps 10000",
                   "\"accumulate_steps\" is 10000; of this graph a step has at most"},
-        std::pair{pipeline + " --transport tcp", "is trained by threads"},
         std::pair{pipeline + " --calls calls.csv", "do not all call in one order"}}) {
     const auto result = pipewright(asked, folder);
     EXPECT_EQ(result.status, 2) << asked;

@@ -104,7 +104,6 @@ void plan_steps(const Arguments& arguments, std::size_t loss, Trained& trained) 
   trained.steps = spmd::training_steps(trained.graph, loss, stages.order_of(trained.graph));
   trained.pipeline = {graph_program(trained.graph, stages),
                       placing::stage_costs(trained.graph, stages, trained.steps, cluster)};
-  trained.expected_ns = expected_ns(trained.pipeline->program, trained.pipeline->costs);
 }
 
 void write_orders(const Arguments& arguments, const Trained& trained, Session& session) {
@@ -183,6 +182,9 @@ int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* l
     trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options, &process);
   }
   if (!speaks) return kDone;
+  if (trained.pipeline) {
+    trained.expected_ns = expected_ns(trained.pipeline->program, trained.pipeline->costs);
+  }
   if (options.save) session.wrote(options.save->string());
   save_timeline(arguments, trained, session);
   if (session.json()) {
