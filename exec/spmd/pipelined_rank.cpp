@@ -22,6 +22,11 @@ spmd::ReshardPlan steps_of(const spmd::ReshardPlan& plan, std::size_t begin, std
   return {.steps = {at(begin), at(end)}};
 }
 
+/// An action ends when its first message leaves.
+void end_once(ActionSpan& span) {
+  if (span.end_ns == 0) span.end_ns = local::steady_ns();
+}
+
 }  // namespace
 
 std::size_t RankOfGraph::slot(std::size_t array) const {
@@ -119,7 +124,7 @@ void RankOfGraph::act(const Action& action) {
   } else {
     go_back(stage, action.kind == ActionKind::B ? GradientsOf::All : GradientsOf::Activations);
   }
-  spans_.back().end_ns = local::steady_ns();
+  end_once(spans_.back());
 }
 
 void RankOfGraph::go_forward(std::size_t stage) {
@@ -199,6 +204,7 @@ void RankOfGraph::send(std::size_t stage, bool is_gradient) {
     const auto sent =
         moved(steps_of(step.plan, 0, one.first), graph_.tensors[step.at].shape,
               distribution(job_.steps.arrays[from]), rank_, groups_, arrays_[slot(from)]);
+    end_once(spans_.back());
     for (const spmd::PartTransfer& part : step.plan.steps[one.first].transfers) {
       if (part.from != rank_) continue;
       std::vector<float> values(sized(spmd::elements_of(part.part)));
