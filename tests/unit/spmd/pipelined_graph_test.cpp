@@ -240,7 +240,7 @@ void expect_in_order(const Program& program, const Timeline& timeline) {
 }
 
 TEST(PipelinedGraph, SaysWhenItsActionsRan) {
-  for (const char* name : {"1f1b", "interleaved"}) {
+  for (const char* name : {"1f1b", "interleaved", "zbvpp"}) {
     SCOPED_TRACE(name);
     const Asked asked = *asked_of(planner::find_schedule(name));
     const OperatorGraph given = pipeline(layered(2, 4, 3, {1, 1}), asked, 4);
