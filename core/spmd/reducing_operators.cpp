@@ -77,6 +77,13 @@ Equation whole_along(const Operands& operands, std::size_t axis) {
   return {.inputs = {all}, .outputs = {all}, .whole = std::string(1, all[axis])};
 }
 
+/// The largest or smallest of each line, and where they are.
+Equation first_of_line(const Operands& operands) {
+  Equation equation = whole_along(operands, operands.axis("axis", operands.rank()));
+  equation.outputs.push_back(equation.outputs.front());
+  return equation;
+}
+
 Equation running_sum(const Operands& operands) {
   if (operands.boolean("flatten")) {
     return {.inputs = {std::string(operands.rank(), kUndivided)},
@@ -158,6 +165,14 @@ std::vector<Operator> reducing_operators() {
        .attributes = {{"axis", std::int64_t{-1}}},
        .equation = shares_along_axis,
        .backward = shares_along_axis_backward},
+      {.name = "topk",
+       .inputs = {{"x"}},
+       .outputs = {{"out"}, {"indices"}},
+       .attributes = {{"k", std::int64_t{1}},
+                      {"axis", std::int64_t{-1}},
+                      {"largest", true},
+                      {"sorted", true}},
+       .equation = first_of_line},
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/spmd/graph/step_calls.hpp"
 #include "core/spmd/reshard_steps.hpp"
+#include "exec/base/waiting.hpp"
 
 namespace pipewright::exec::graphs {
 namespace {
@@ -28,18 +29,24 @@ RankOfGraph::RankOfGraph(const GraphJob& job, int rank, GroupsByRanks groups)
 void RankOfGraph::train() {
   begin();
   for (step_ = 0; step_ < job_.training_steps; ++step_) {
+    const std::int64_t begin = local::steady_ns();
     if (job_.schedule != nullptr) {
       walk_schedule();
-      continue;
+    } else {
+      walk_all();
     }
-    seed_gradient(1);
-    for (std::size_t at = 0; at < job_.steps.steps.size(); ++at) {
-      walk(job_.steps.steps[at]);
-      for (const std::size_t array : job_.last_uses[at]) drop(array);
-    }
-    if (const auto& loss = lying(job_.steps.loss)) {
-      losses_.push_back(static_cast<double>(loss->values.front()));
-    }
+    step_ns_.push_back(local::steady_ns() - begin);
+  }
+}
+
+void RankOfGraph::walk_all() {
+  seed_gradient(1);
+  for (std::size_t at = 0; at < job_.steps.steps.size(); ++at) {
+    walk(job_.steps.steps[at]);
+    for (const std::size_t array : job_.last_uses[at]) drop(array);
+  }
+  if (const auto& loss = lying(job_.steps.loss)) {
+    losses_.push_back(static_cast<double>(loss->values.front()));
   }
 }
 
@@ -55,6 +62,8 @@ const std::optional<LocalArray>& RankOfGraph::lying(std::size_t tensor) const {
 
 RankOutcome RankOfGraph::outcome() const {
   RankOutcome outcome{.losses = losses_,
+                      .step_ns = step_ns_,
+                      .spans = spans_,
                       .memory = memory_.most(),
                       .bytes_read = bytes_read_,
                       .parameters = {},

@@ -63,6 +63,7 @@ class RankOfGraph {
   void begin_states(const spmd::TrainingStep& update);
   /// The saved array's part in place of the values, where there is one to go on from.
   void load(std::string_view kind, std::size_t parameter, LocalArray& array);
+  void walk_all();
   void walk(const spmd::TrainingStep& step);
   void move(const spmd::TrainingStep& step);
   void update(const spmd::TrainingStep& step);
@@ -105,6 +106,9 @@ class RankOfGraph {
   std::map<std::size_t, LocalArray> first_gradients_;
   std::int64_t bytes_read_ = 0;
   std::vector<double> losses_;
+  std::vector<std::int64_t> step_ns_;
+  std::vector<ActionSpan> spans_;
+  bool has_computed_ = false;  // in the last of these
   spmd::HeldMemory memory_;
 };
 

@@ -23,20 +23,20 @@ using spmd::TrainingArray;
 using spmd::TrainingStep;
 using spmd::TrainingSteps;
 
-bool is_whole_number(const spmd::GraphTensor& tensor) {
-  return tensor.type.find("int") != std::string::npos || tensor.type == "bool";
-}
-
 /// Whole numbers are below what the operators that take them can choose from.
 std::int64_t choices_of(const OperatorGraph& graph, std::size_t tensor) {
   if (graph.tensors[tensor].type == "bool") return 2;
   std::int64_t least = std::int64_t{1} << 24;
   for (const spmd::GraphOperator& one : graph.operators) {
     const auto inputs = tensors_of(one.inputs), outputs = tensors_of(one.outputs);
-    const bool goes_on = inputs[0] == tensor && is_whole_number(graph.tensors[*outputs[0]]);
-    if (goes_on) least = std::min(least, choices_of(graph, *outputs[0]));
+    const bool is_first = inputs[0] == tensor;
+    if (is_first && !is_of_fractions(graph.tensors[*outputs[0]]))
+      least = std::min(least, choices_of(graph, *outputs[0]));
     const auto shape = [&](std::size_t place) { return graph.tensors[*inputs[place]].shape; };
-    if (one.rule == "embedding" && inputs[0] == tensor) least = std::min(least, shape(1)[0]);
+    if (one.rule == "embedding" && is_first) least = std::min(least, shape(1)[0]);
+    if (one.rule == "one_hot" && is_first) {
+      least = std::min(least, graph.tensors[*outputs[0]].shape.back());
+    }
     if (is_loss_of_classes(one) && inputs[1] == tensor) least = std::min(least, shape(0).back());
   }
   return std::max<std::int64_t>(1, least);
@@ -53,9 +53,10 @@ std::vector<float> drawn_values(const OperatorGraph& graph, std::size_t at, std:
   const float range =
       is_matrix ? 1 / std::sqrt(static_cast<float>(tensor.shape[tensor.shape.size() - 2])) : 1.0F;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = is_whole_number(tensor)
-                    ? static_cast<float>(uniform_below(key, i, static_cast<std::uint64_t>(choices)))
-                    : range * symmetric_uniform(key, i);
+    values[i] =
+        is_of_fractions(tensor)
+            ? range * symmetric_uniform(key, i)
+            : static_cast<float>(uniform_below(key, i, static_cast<std::uint64_t>(choices)));
   }
   return values;
 }
@@ -191,7 +192,7 @@ GroupsByRanks groups_of_process(const std::set<std::vector<int>>& wanted,
 }
 
 /// Each rank in a thread; the first error of any ends all.
-void run_all(std::map<int, std::unique_ptr<RankOfGraph>>& ranks, StageMail& mail) {
+void run_all(std::map<int, std::unique_ptr<RankOfGraph>>& ranks, ThreadMail& mail) {
   std::mutex guard;
   std::exception_ptr failure;
   std::vector<std::thread> threads;
@@ -266,10 +267,15 @@ StateDescription description_of(const OperatorGraph& graph, const TrainingSteps&
   return description;
 }
 
-GraphTraining joined(const OperatorGraph& graph, const std::vector<RankOutcome>& outcomes) {
+GraphTraining joined(const OperatorGraph& graph, const std::map<int, RankOutcome>& outcomes) {
   GraphTraining training;
-  for (const RankOutcome& one : outcomes) {
+  for (const auto& [rank, one] : outcomes) {
+    training.spans[rank] = one.spans;
     if (training.losses.empty()) training.losses = one.losses;
+    training.step_ns.resize(one.step_ns.size());
+    for (std::size_t step = 0; step < one.step_ns.size(); ++step) {
+      training.step_ns[step] = std::max(training.step_ns[step], one.step_ns[step]);
+    }
     training.memory = most_of(training.memory, one.memory);
     training.bytes_read = std::max(training.bytes_read, one.bytes_read);
     for (const auto& [tensor, part] : one.parameters) {
@@ -287,7 +293,7 @@ GraphTraining joined(const OperatorGraph& graph, const std::vector<RankOutcome>&
 
 /// All ranks as threads of this process.
 GraphTraining trained_in_threads(GraphJob job, GraphSave save) {
-  StageMail mail(ranks_of(job.graph));
+  ThreadMail mail(ranks_of(job.graph));
   job.mail = &mail;
   auto groups = groups_by_rank(wanted_groups(job.graph, job.steps));
   std::map<int, std::unique_ptr<RankOfGraph>> ranks;
@@ -295,8 +301,8 @@ GraphTraining trained_in_threads(GraphJob job, GraphSave save) {
     ranks[rank] = std::make_unique<RankOfGraph>(job, rank, std::move(groups[rank]));
   }
   run_all(ranks, mail);
-  std::vector<RankOutcome> outcomes;
-  for (const auto& [rank, one] : ranks) outcomes.push_back(one->outcome());
+  std::map<int, RankOutcome> outcomes;
+  for (const auto& [rank, one] : ranks) outcomes[rank] = one->outcome();
   GraphTraining training = joined(job.graph, outcomes);
   if (!save.folder) return training;
   save.description.save = begin_saving(*save.folder);
@@ -308,13 +314,21 @@ GraphTraining trained_in_threads(GraphJob job, GraphSave save) {
 }
 
 /// One rank here, the others in other processes.
-GraphTraining trained_in_process(const GraphJob& job, GraphSave save, const GraphProcess& process) {
+GraphTraining trained_in_process(GraphJob job, GraphSave save, const GraphProcess& process) {
+  ProcessMail mail(process.post);
+  job.mail = &mail;
   RankOfGraph rank(job, process.process,
                    groups_of_process(wanted_groups(job.graph, job.steps), process));
   rank.train();
-  std::vector<RankOutcome> outcomes;
-  for (const std::string& bytes : process.share(to_bytes(rank.outcome()))) {
-    outcomes.push_back(outcome_of(bytes));
+  RankOutcome own = rank.outcome();
+  for (ActionSpan& span : own.spans) {
+    span.begin_ns += process.clock_offset_ns;
+    span.end_ns += process.clock_offset_ns;
+  }
+  std::map<int, RankOutcome> outcomes;
+  for (const std::string& bytes : process.share(to_bytes(own))) {
+    const int from = static_cast<int>(outcomes.size());
+    outcomes[from] = outcome_of(bytes);
   }
   GraphTraining training = joined(job.graph, outcomes);
   if (!save.folder) return training;

@@ -1,7 +1,7 @@
-// A completed operator graph trained by ranks that are threads: each has its parts of the tensors
-// and walks the graph's training steps (core/spmd/graph/training_steps); parts meet in collectives
-// (exec/collectives). Tensors that no operator makes are drawn from a seed by their names, so that
-// every division of a graph, and the graph on one rank, begin alike.
+// A completed operator graph trained by ranks that are threads or processes: each has its parts of
+// the tensors and walks the graph's training steps (core/spmd/graph/training_steps); parts meet in
+// collectives (exec/collectives). Tensors that no operator makes are drawn from a seed by their
+// names, so that every division of a graph, and the graph on one rank, begin alike.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@
 #include "exec/collectives/group.hpp"
 #include "exec/spmd/graph_schedule.hpp"
 #include "exec/spmd/local_operators.hpp"
+#include "exec/spmd/rank_outcome.hpp"
+#include "exec/spmd/stage_mail.hpp"
 
 namespace pipewright::exec::graphs {
 
@@ -39,9 +41,12 @@ inline constexpr int kMostGraphRanks = 64;
 inline constexpr std::int64_t kMostGraphElements = std::int64_t{1} << 24;  // of a tensor
 
 struct GraphTraining {
-  std::vector<double> losses;  // by step, before its update
+  std::vector<double> losses;         // by step, before its update
+  std::vector<std::int64_t> step_ns;  // by step, of the rank that took longest
   /// By the parameter's name, whole: its gradient in the first step, and what it is in the end.
   std::map<std::string, std::vector<float>> gradients = {}, parameters = {};
+  /// Of the last step of a schedule, by rank: its actions in their order, and the updates.
+  std::map<int, std::vector<ActionSpan>> spans = {};
   spmd::StepMemory memory = {};  // of the arrays as they were held
   std::int64_t bytes_read = 0;   // of a saved state, by the rank that read most
 };
@@ -56,6 +61,8 @@ struct GraphProcess {
   std::function<std::unique_ptr<collectives::Group>(std::span<const RankId>)> group = {};
   /// The texts of all processes, by process; each calls it equally often.
   std::function<std::vector<std::string>(const std::string&)> share = {};
+  ProcessPost post = {};             // between the stages of a pipeline
+  std::int64_t clock_offset_ns = 0;  // to be added to this steady clock for that of process 0
 };
 /// As many as have to be started: one more than the highest rank.
 int processes_of(const spmd::OperatorGraph& graph);
@@ -63,7 +70,7 @@ int processes_of(const spmd::OperatorGraph& graph);
 /// With the graph's optimizer; in threads, unless this is a process of a job. Throws InputError: an
 /// operator that is not computed here, more ranks or elements than these bounds; RunError: a value
 /// that is not finite.
-/// A schedule is of the stages of `completed`, `steps` are in their order, and ranks are threads.
+/// A schedule is of the stages of `completed`, and `steps` are in their order.
 GraphTraining train_graph(const spmd::OperatorGraph& completed, const spmd::TrainingSteps& steps,
                           const GraphTrainingOptions& options,
                           const GraphProcess* process = nullptr);

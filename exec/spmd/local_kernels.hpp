@@ -18,6 +18,7 @@ std::vector<LocalOperator> arranging_kernels();
 std::vector<LocalOperator> attention_kernels();
 std::vector<LocalOperator> norm_kernels();
 std::vector<LocalOperator> choosing_kernels();  // rows of tables, and losses of classes
+std::vector<LocalOperator> routing_kernels();   // the largest of a line, and counts
 
 /// Attributes as the operator declares them, and the shapes that this process has.
 spmd::Operands operands_of(const LocalCall& call);
@@ -28,6 +29,14 @@ inline int small(std::int64_t size) { return static_cast<int>(size); }
 inline const spmd::Shape& shape_of(const LocalArray* array) { return array->part.shape; }
 /// Of the dimensions [first, end).
 std::int64_t elements(const spmd::Shape& shape, std::size_t first, std::size_t end);
+/// Elements along an axis: where the first one lies, how many there are, and how far apart.
+struct Line {
+  std::size_t first = 0;
+  int count = 0;
+  std::size_t stride = 1;
+};
+/// All lines along the axis in an array of this shape, those before the axis slowest.
+std::vector<Line> lines_along(const spmd::Shape& shape, std::size_t axis);
 /// nullptr where it is left out.
 LocalArray* output_of(const LocalCall& call, std::size_t place);
 /// Whole numbers that are kept as floats.

@@ -16,7 +16,7 @@ const std::map<std::string_view, LocalOperator>& operator_table() {
   static const std::map<std::string_view, LocalOperator> table = [] {
     std::map<std::string_view, LocalOperator> rows;
     for (auto* kernels : {pointwise_kernels, product_kernels, reducing_kernels, arranging_kernels,
-                          attention_kernels, norm_kernels, choosing_kernels}) {
+                          attention_kernels, norm_kernels, choosing_kernels, routing_kernels}) {
       for (const LocalOperator& row : kernels()) rows.emplace(row.rule, row);
     }
     return rows;
@@ -116,6 +116,18 @@ std::int64_t elements(const spmd::Shape& shape, std::size_t first, std::size_t e
   std::int64_t product = 1;
   for (std::size_t at = first; at < end; ++at) product *= shape[at];
   return product;
+}
+
+std::vector<Line> lines_along(const spmd::Shape& shape, std::size_t axis) {
+  const std::size_t before = sized(elements(shape, 0, axis));
+  const std::size_t stride = sized(elements(shape, axis + 1, shape.size()));
+  std::vector<Line> lines;
+  for (std::size_t outer = 0; outer < before; ++outer) {
+    for (std::size_t inner = 0; inner < stride; ++inner) {
+      lines.push_back({outer * sized(shape[axis]) * stride + inner, small(shape[axis]), stride});
+    }
+  }
+  return lines;
 }
 
 LocalArray* output_of(const LocalCall& call, std::size_t place) {

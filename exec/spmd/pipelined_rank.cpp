@@ -2,6 +2,7 @@
 // micro-batch has an array for each; parameters, and the sums of their gradients, have one.
 #include <algorithm>
 
+#include "exec/base/waiting.hpp"
 #include "exec/spmd/graph_rank.hpp"
 
 namespace pipewright::exec::graphs {
@@ -19,6 +20,11 @@ spmd::ReshardPlan steps_of(const spmd::ReshardPlan& plan, std::size_t begin, std
     return plan.steps.begin() + static_cast<std::ptrdiff_t>(place);
   };
   return {.steps = {at(begin), at(end)}};
+}
+
+/// An action ends when its first message leaves.
+void end_once(ActionSpan& span) {
+  if (span.end_ns == 0) span.end_ns = local::steady_ns();
 }
 
 }  // namespace
@@ -84,12 +90,15 @@ void RankOfGraph::walk_schedule() {
     for (const std::size_t at : job_.pipeline->data) walk(job_.steps.steps[at]);
   }
   const auto& stages = job_.schedule->stages;
+  spans_.clear();
   for (std::size_t rank = 0; rank < stages.meshes.size(); ++rank) {
     if (!is_on(graph_.meshes[stages.meshes[rank]].mesh, rank_)) continue;
     for (const Action& action : job_.schedule->lists[rank]) act(action);
   }
   micro_batch_ = 0;
+  spans_.push_back({.begin_ns = local::steady_ns()});
   for (const std::size_t at : job_.pipeline->after) walk(job_.steps.steps[at]);
+  spans_.back().end_ns = local::steady_ns();
   if (part_of(job_.steps.lying[job_.steps.loss])) {
     double sum = 0;
     for (const double loss : micro_batch_losses_) sum += loss;
@@ -106,6 +115,8 @@ void RankOfGraph::walk_schedule() {
 void RankOfGraph::act(const Action& action) {
   micro_batch_ = static_cast<std::size_t>(action.micro_batch.value);
   const auto stage = static_cast<std::size_t>(action.stage.value);
+  spans_.push_back({.begin_ns = local::steady_ns()});
+  has_computed_ = false;
   if (action.kind == ActionKind::F) {
     go_forward(stage);
   } else if (action.kind == ActionKind::W) {
@@ -113,6 +124,7 @@ void RankOfGraph::act(const Action& action) {
   } else {
     go_back(stage, action.kind == ActionKind::B ? GradientsOf::All : GradientsOf::Activations);
   }
+  end_once(spans_.back());
 }
 
 void RankOfGraph::go_forward(std::size_t stage) {
@@ -166,6 +178,7 @@ void RankOfGraph::take_step(std::size_t at, GradientsOf gradients) {
     const bool is_there = is_parameter(*step.outputs[0]) && arrays_[*step.outputs[0]].has_value();
     if (!is_there) move(step);
   } else {
+    has_computed_ = true;
     compute(step, gradients);
   }
   const bool is_both =
@@ -191,6 +204,7 @@ void RankOfGraph::send(std::size_t stage, bool is_gradient) {
     const auto sent =
         moved(steps_of(step.plan, 0, one.first), graph_.tensors[step.at].shape,
               distribution(job_.steps.arrays[from]), rank_, groups_, arrays_[slot(from)]);
+    end_once(spans_.back());
     for (const spmd::PartTransfer& part : step.plan.steps[one.first].transfers) {
       if (part.from != rank_) continue;
       std::vector<float> values(sized(spmd::elements_of(part.part)));
@@ -215,6 +229,7 @@ void RankOfGraph::receive(const spmd::StageMessage& message) {
     const auto values = job_.mail->take(rank_, {number, micro_batch_, part.from});
     unpack_box(values.data(), part.part, *made);
   }
+  if (!has_computed_) spans_.back().begin_ns = local::steady_ns();
   made = moved(steps_of(step.plan, message.first + 1, step.plan.steps.size()), shape,
                exchange.after, rank_, groups_, std::move(made));
   const std::size_t to = *step.outputs[0];

@@ -2,6 +2,7 @@
 // one declaration each.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 #include "exec/spmd/broadcast_places.hpp"
@@ -33,8 +34,11 @@ constexpr Curve kErf{
     [](double x) { return std::erf(x); },
     [](double x, double) { return 2 / std::sqrt(std::numbers::pi) * std::exp(-x * x); }};
 constexpr Curve kExp{[](double x) { return std::exp(x); }, [](double, double y) { return y; }};
-constexpr Curve kIsNan{[](double x) { return std::isnan(x) ? 1.0 : 0.0; },
-                       [](double, double) { return 0.0; }};
+double level(double, double) { return 0; }
+constexpr Curve kCeil{[](double x) { return std::ceil(x); }, level};
+constexpr Curve kFloor{[](double x) { return std::floor(x); }, level};
+constexpr Curve kIsNan{[](double x) { return std::isnan(x) ? 1.0 : 0.0; }, level};
+constexpr Curve kIsZero{[](double x) { return x == 0 ? 1.0 : 0.0; }, level};
 constexpr Curve kLog{[](double x) { return std::log(x); }, [](double x, double) { return 1 / x; }};
 constexpr Curve kRelu{[](double x) { return x < 0 ? 0.0 : x; },
                       [](double, double y) { return y > 0 ? 1.0 : 0.0; }};
@@ -180,6 +184,16 @@ constexpr Surface kSwiglu{[](float x, float y) { return at_curve(kSilu.value, x)
                           },
                           [](float x, float) { return at_curve(kSilu.value, x); }};
 
+template <class Compare>
+LocalOperator comparing(std::string_view rule) {
+  return {.rule = rule,
+          .forward =
+              [](const LocalCall& call) {
+                of_two(call, [](float x, float y) { return Compare{}(x, y) ? 1.0F : 0.0F; });
+              },
+          .backward = [](const LocalCall&) {}};
+}
+
 template <const Surface& surface>
 LocalOperator over(std::string_view rule) {
   return {.rule = rule,
@@ -244,17 +258,26 @@ std::vector<LocalOperator> pointwise_kernels() {
       along<kAbs>("abs"),
       along<kSame>("assign"),
       along<kSame>("cast"),
+      along<kCeil>("ceil"),
       along<kCos>("cos"),
       over<kDivide>("divide"),
       over<kPower>("elementwise_pow"),
+      comparing<std::equal_to<>>("equal"),
       along<kErf>("erf"),
       along<kExp>("exp"),
+      along<kFloor>("floor"),
       {.rule = "gelu", .forward = gelu, .backward = gelu_back},
+      comparing<std::greater_equal<>>("greater_equal"),
+      comparing<std::greater<>>("greater_than"),
       along<kIsNan>("isnan"),
+      comparing<std::less_equal<>>("less_equal"),
+      comparing<std::less<>>("less_than"),
       along<kLog>("log"),
+      along<kIsZero>("logical_not"),
       over<kLarger>("maximum"),
       over<kSmaller>("minimum"),
       over<kMultiply>("multiply"),
+      comparing<std::not_equal_to<>>("not_equal"),
       {.rule = "pow", .forward = power, .backward = power_back},
       along<kRelu>("relu"),
       along<kRsqrt>("rsqrt"),

@@ -33,6 +33,8 @@ PartsByNumber get_parts(Unpacker& unpacker) {
 std::string to_bytes(const RankOutcome& outcome) {
   Packer packer;
   packer.put_all<double>(outcome.losses);
+  packer.put_all<std::int64_t>(outcome.step_ns);
+  packer.put_all<ActionSpan>(outcome.spans);
   packer.put<spmd::StepMemory>(outcome.memory);
   packer.put<std::int64_t>(outcome.bytes_read);
   put(packer, outcome.parameters);
@@ -45,6 +47,8 @@ RankOutcome outcome_of(std::string_view bytes) {
   Unpacker unpacker(std::as_bytes(std::span(bytes)));
   RankOutcome outcome;
   outcome.losses = unpacker.get_all<double>();
+  outcome.step_ns = unpacker.get_all<std::int64_t>();
+  outcome.spans = unpacker.get_all<ActionSpan>();
   outcome.memory = unpacker.get<spmd::StepMemory>();
   outcome.bytes_read = unpacker.get<std::int64_t>();
   outcome.parameters = get_parts(unpacker);

@@ -46,34 +46,25 @@ void sum_over_back(const LocalCall& call) {
   }
 }
 
-/// Calls act(where a line along the axis begins, how many elements it has, how far apart).
-template <class Act>
-void for_each_line(const LocalCall& call, Act act) {
+std::vector<Line> lines_of(const LocalCall& call) {
   const spmd::Shape& shape = shape_of(call.inputs[0]);
-  const std::size_t axis = operands_of(call).axis("axis", shape.size());
-  const std::int64_t lines = elements(shape, 0, axis);
-  const std::int64_t stride = elements(shape, axis + 1, shape.size());
-  for (std::int64_t line = 0; line < lines; ++line) {
-    for (std::int64_t at = 0; at < stride; ++at) {
-      act(sized(line * shape[axis] * stride + at), small(shape[axis]), sized(stride));
-    }
-  }
+  return lines_along(shape, operands_of(call).axis("axis", shape.size()));
 }
 
 void softmax(const LocalCall& call) {
   std::vector<float>& values = call.outputs[0]->values;
   values = call.inputs[0]->values;
-  for_each_line(call, [&](std::size_t first, int count, std::size_t stride) {
-    take_shares(values.data() + first, count, stride);
-  });
+  for (const Line& line : lines_of(call)) {
+    take_shares(values.data() + line.first, line.count, line.stride);
+  }
 }
 
 void softmax_back(const LocalCall& call) {
   std::vector<float> gradient = call.of_outputs[0]->values;
-  for_each_line(call, [&](std::size_t first, int count, std::size_t stride) {
-    take_shares_back(call.outputs[0]->values.data() + first, gradient.data() + first, count,
-                     stride);
-  });
+  for (const Line& line : lines_of(call)) {
+    take_shares_back(call.outputs[0]->values.data() + line.first, gradient.data() + line.first,
+                     line.count, line.stride);
+  }
   for (std::size_t i = 0; i < gradient.size(); ++i) call.gradients[0]->values[i] += gradient[i];
 }
 

@@ -186,18 +186,13 @@ class Ways {
   std::vector<OperatorWay> ways_;
 };
 
-bool is_of_numbers_between(const std::string& type) {
-  return type.find("float") != std::string::npos;
-}
-
 }  // namespace
 
 std::vector<bool> gradients_asked_for(const spmd::OperatorGraph& graph,
                                       const std::vector<std::size_t>& order) {
   std::vector<bool> asked;
   for (const spmd::GraphTensor& tensor : graph.tensors) {
-    asked.push_back(tensor.role != spmd::TensorRole::Constant &&
-                    is_of_numbers_between(tensor.type));
+    asked.push_back(tensor.role != spmd::TensorRole::Constant && is_of_fractions(tensor));
   }
   for (const std::size_t at : order) {
     const Tensors inputs = tensors_of(graph.operators[at].inputs);

@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "core/order/element_type.hpp"
-#include "planner/tensor_placement/operator_work.hpp"
+#include "planner/tensor_placement/step_prices.hpp"
 
 namespace pipewright::planner::tensor_placement {
 namespace {
@@ -12,12 +11,6 @@ using spmd::ArrayPlace;
 using spmd::PipelineSteps;
 using spmd::TrainingStep;
 
-std::vector<spmd::Layout> layouts_of(const std::vector<std::optional<spmd::Layout>>& annotated) {
-  std::vector<spmd::Layout> layouts;
-  for (const auto& one : annotated) layouts.push_back(one.value_or(spmd::Layout{}));
-  return layouts;
-}
-
 class Costing {
  public:
   Costing(const spmd::OperatorGraph& graph, const spmd::PipelineStages& stages,
@@ -25,9 +18,9 @@ class Costing {
       : graph_(graph),
         stages_(stages),
         steps_(steps),
+        prices_(graph, steps, cluster),
         sorted_(pipeline_steps(graph, stages, steps)) {
     for (const std::size_t mesh : stages.meshes) {
-      prices_.emplace_back(cluster, graph.meshes[mesh].mesh);
       first_ranks_.push_back(graph.meshes[mesh].mesh.ranks.front());
     }
     set_routes(costs_, cluster, first_ranks_);
@@ -52,21 +45,15 @@ class Costing {
 
  private:
   StageCosts of(std::size_t stage) const {
-    const MeshPrices& prices = prices_[stages_.rank_of(stage)];
     double f = 0, i = 0, w = 0, b = 0;
     for (const std::size_t at : sorted_.forward[stage]) {
       const TrainingStep& step = steps_.steps[at];
-      if (step.kind == TrainingStep::Kind::Move) {
-        f += of_move(at, prices);
-      } else {
-        const OperatorNanoseconds ns = of_operator(step, prices, {});
-        f += ns.forward + ns.own_collectives;
-      }
+      f += step.kind == TrainingStep::Kind::Move ? of_move(at) : prices_.forward(step);
     }
     for (const std::size_t at : sorted_.backward[stage]) {
       const TrainingStep& step = steps_.steps[at];
       if (step.kind == TrainingStep::Kind::Move) {
-        const double ns = of_move(at, prices);
+        const double ns = of_move(at);
         i += ns;
         b += ns;
         continue;
@@ -81,46 +68,27 @@ class Costing {
         of_parameters.push_back(place && is_parameter(place));
         of_inputs.push_back(place && !is_parameter(place));
       }
-      b += of_operator(step, prices, all).backward;
-      i += of_operator(step, prices, of_inputs).backward;
-      w += of_operator(step, prices, of_parameters).backward;
+      b += prices_.backward(step, all);
+      i += prices_.backward(step, of_inputs);
+      w += prices_.backward(step, of_parameters);
     }
     const auto rounded = [](double ns) { return Nanoseconds(std::llround(ns)); };
     return {.f = rounded(f), .i = rounded(i), .w = rounded(w), .b = rounded(b)};
   }
 
-  OperatorNanoseconds of_operator(const TrainingStep& step, const MeshPrices& prices,
-                                  std::vector<bool> gradients) const {
-    const spmd::GraphOperator& one = graph_.operators[step.at];
-    gradients.resize(one.annotation.inputs.size());
-    return work_of(graph_, step.at, layouts_of(one.annotation.inputs),
-                   layouts_of(one.annotation.outputs), gradients, prices);
-  }
-
   /// The steps of it that are inside the stage; of one that comes from another those after its
   /// message.
-  double of_move(std::size_t at, const MeshPrices& prices) const {
-    const TrainingStep& step = steps_.steps[at];
-    const spmd::GraphTensor& tensor = graph_.tensors[step.at];
+  double of_move(std::size_t at) const {
     const std::size_t message = sorted_.message_of_step[at];
-    std::size_t begin = 0;
-    if (message != PipelineSteps::kNoMessage) begin = sorted_.messages[message].first + 1;
-    double ns = 0;
-    for (std::size_t place = begin; place < step.plan.steps.size(); ++place) {
-      const spmd::ReshardStep& one = step.plan.steps[place];
-      if (one.kind == spmd::ReshardStep::Kind::Exchange) continue;
-      const spmd::Layout& from = place == 0 ? steps_.arrays[*step.inputs[0]].layout
-                                            : step.plan.steps[place - 1].after.layout;
-      ns += prices.of(one, tensor.shape, from, element_type(tensor.type)->bytes);
-    }
-    return ns;
+    const bool arrives = message != PipelineSteps::kNoMessage;
+    return prices_.move(steps_.steps[at], arrives ? sorted_.messages[message].first + 1 : 0);
   }
 
   const spmd::OperatorGraph& graph_;
   const spmd::PipelineStages& stages_;
   const spmd::TrainingSteps& steps_;
-  PipelineSteps sorted_;
-  std::vector<MeshPrices> prices_;
+  const StepPrices prices_;
+  const PipelineSteps sorted_;
   std::vector<int> first_ranks_;
   CostTable costs_;
 };

@@ -106,6 +106,13 @@ def argmax(draw):
     return [shape], [without(shape, [axis], keep)], [axis, keep, False]
 
 
+def topk(draw):
+    shape, k = draw.shape(), draw.random.randint(1, 4)
+    axis = draw.axis(len(shape))
+    first = [k if at == axis % len(shape) else size for at, size in enumerate(shape)]
+    return [shape], [first, first], [k, axis, draw.flag(), draw.flag()]
+
+
 def along_axis(draw):
     shape = draw.shape()
     return [shape], [shape], [draw.axis(len(shape))]
@@ -363,6 +370,7 @@ OPERATORS = {
     "squeeze": squeeze,
     "stack": stack,
     "tile": tile,
+    "topk": topk,
     "transpose": transpose,
     "tril_triu": lambda draw: triangle(draw, 0, False),
     "triu": lambda draw: triangle(draw, 0),
@@ -372,7 +380,7 @@ OPERATORS = {
 }
 # Their rules answer for any tensors, and are told how many outputs there are.
 ANY_TENSORS = ("default_data_parallel", "replicated")
-FORWARD_ONLY = ("greater_than", "less_than", "add_n")
+FORWARD_ONLY = ("greater_than", "less_than", "add_n", "topk")
 
 
 def drawn_case(seed):

@@ -6,6 +6,7 @@
 #include <boost/graph/topological_sort.hpp>
 
 #include "core/base/error.hpp"
+#include "core/order/element_type.hpp"
 #include "core/spmd/operators.hpp"
 
 namespace pipewright::spmd {
@@ -59,6 +60,10 @@ TensorArgument argument_of(const OperatorGraph& graph, const GraphArgument& argu
 }
 
 }  // namespace
+
+bool is_of_fractions(const GraphTensor& tensor) {
+  return full_type_name(tensor.type).find("float") != std::string::npos;
+}
 
 std::vector<std::optional<std::size_t>> tensors_of(const std::vector<GraphArgument>& arguments) {
   std::vector<std::optional<std::size_t>> tensors;

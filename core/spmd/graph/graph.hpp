@@ -40,6 +40,9 @@ struct GraphTensor {
   TensorAnnotation annotation;
 };
 
+/// Of floating-point numbers; whole ones have no gradient.
+bool is_of_fractions(const GraphTensor& tensor);
+
 /// A tensor of the graph, or a list of them; a tensor that is left out is no number.
 struct GraphArgument {
   std::vector<std::optional<std::size_t>> tensors = {};

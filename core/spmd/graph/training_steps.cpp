@@ -172,7 +172,7 @@ class Lowering {
     for (const auto& [made, lies] : moves) move(made, lies);
   }
 
-  /// Tensors that depend on a parameter.
+  /// Tensors that depend on a parameter, but for whole numbers.
   void mark_wanted() {
     wanted_.resize(graph_.tensors.size());
     for (std::size_t at = 0; at < wanted_.size(); ++at) {
@@ -183,7 +183,7 @@ class Lowering {
       const bool any = std::any_of(inputs.begin(), inputs.end(),
                                    [&](const auto& tensor) { return tensor && wanted_[*tensor]; });
       for (const auto& tensor : tensors_of(graph_.operators[at].outputs)) {
-        if (tensor) wanted_[*tensor] = any;
+        if (tensor) wanted_[*tensor] = any && is_of_fractions(graph_.tensors[*tensor]);
       }
     }
     if (!wanted_[steps_.loss]) {

@@ -19,8 +19,12 @@ std::unique_ptr<Group> JobGroups::group(std::span<const RankId> ranks, const Loo
       // All processes hear of it and come here.
     }
   }
+  return wire_group(mail(), processes, look);
+}
+
+const std::shared_ptr<Mail>& JobGroups::mail() {
   if (mail_ == nullptr) mail_ = std::make_shared<Mail>(link_);
-  return wire_group(mail_, processes, look);
+  return mail_;
 }
 
 }  // namespace pipewright::exec::collectives

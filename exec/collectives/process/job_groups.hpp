@@ -8,7 +8,7 @@
 #include <span>
 
 #include "exec/collectives/group.hpp"
-#include "exec/collectives/process/mail.hpp"
+#include "exec/collectives/process/letters.hpp"
 #include "exec/transports/process/link.hpp"
 
 namespace pipewright::exec::collectives {
@@ -20,10 +20,13 @@ class JobGroups {
 
   /// Null where this process's rank is not among them. Throws RunError if a process is gone.
   std::unique_ptr<Group> group(std::span<const RankId> ranks, const Look& look);
+  std::unique_ptr<Letters> letters() { return std::make_unique<Letters>(mail()); }
 
  private:
+  const std::shared_ptr<Mail>& mail();
+
   mpi::Link& link_;
-  std::shared_ptr<Mail> mail_;  // once a group needs it
+  std::shared_ptr<Mail> mail_;  // once it is needed
 };
 
 }  // namespace pipewright::exec::collectives

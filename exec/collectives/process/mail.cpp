@@ -35,6 +35,25 @@ std::uint32_t Mail::open_group(Look look) {
   return static_cast<std::uint32_t>(looks_.size() - 1);
 }
 
+/// Takes what has come until it is enough; whether anything has. The caller holds the lock.
+template <class Done>
+bool Mail::hear(std::uint32_t group, const Done& done) {
+  bool heard = false;
+  while (!done()) {
+    auto arrived = link_.receive(run_.number());
+    if (!arrived) break;
+    file(*std::move(arrived));
+    heard = true;
+  }
+  on_their_way_ -= link_.take_sent(run_.number()).size();
+  // A wire drops what was for somebody who is gone, and does not say that it has left.
+  if (link_.wire().is_at_rest()) on_their_way_ = 0;
+  if (link_.wire().is_broken()) throw RunError("the wire between the processes is broken");
+  if (const auto found = given_up_.find(group); found != given_up_.end())
+    throw RunError(found->second);
+  return heard;
+}
+
 /// Each turn takes what has come, lets go on what is half sent, and looks who is there.
 template <class Done, class Look>
 void Mail::wait_until(std::uint32_t group, const Done& done, const Look& look) {
@@ -43,18 +62,7 @@ void Mail::wait_until(std::uint32_t group, const Done& done, const Look& look) {
     bool heard = false;
     {
       const std::scoped_lock lock(link_.mutex());
-      while (!done()) {
-        auto arrived = link_.receive(run_.number());
-        if (!arrived) break;
-        file(*std::move(arrived));
-        heard = true;
-      }
-      on_their_way_ -= link_.take_sent(run_.number()).size();
-      // A wire drops what was for somebody who is gone, and does not say that it has left.
-      if (link_.wire().is_at_rest()) on_their_way_ = 0;
-      if (link_.wire().is_broken()) throw RunError("the wire between the processes is broken");
-      if (const auto found = given_up_.find(group); found != given_up_.end())
-        throw RunError(found->second);
+      heard = hear(group, done);
       if (done()) return;
       if (turn % kMailTurnsPerLook == 0) link_.look_around();
       if (!looks_[group]) look();
@@ -64,6 +72,22 @@ void Mail::wait_until(std::uint32_t group, const Done& done, const Look& look) {
       backoff = {};
     else
       backoff.pause();
+  }
+}
+
+void Mail::advance(std::uint32_t group) {
+  {
+    const std::scoped_lock lock(link_.mutex());
+    hear(group, [] { return false; });
+    if (++turns_ % kMailTurnsPerLook == 0) link_.look_around();
+  }
+  require_all_present();
+}
+
+void Mail::require_all_present() {
+  const std::scoped_lock lock(link_.mutex());
+  for (int process = 0; process < link_.processes(); ++process) {
+    if (process != link_.process()) mpi::require_present(link_, process);
   }
 }
 

@@ -42,12 +42,18 @@ class Mail {
   Letter receive(std::uint32_t group, int from, std::uint64_t number);
   /// Until all letters have left: what is half sent needs this process to go on.
   void flush(std::uint32_t group);
+  /// What a wait does, once: takes what has come, lets go on what is half sent, looks who is there.
+  /// Throws GivenUp or RunError where any process of the job is gone.
+  void advance(std::uint32_t group);
+  void require_all_present();
   /// Tells these processes that the group ends, and why.
   void give_up(std::uint32_t group, std::span<const int> to, const std::string& why) noexcept;
 
  private:
   using Key = std::tuple<std::uint32_t, int, std::uint64_t>;  // group, from, number
 
+  template <class Done>
+  bool hear(std::uint32_t group, const Done& done);
   template <class Done, class Look>
   void wait_until(std::uint32_t group, const Done& done, const Look& look);
   void file(mpi::ArrivedFrame arrived);
@@ -57,6 +63,7 @@ class Mail {
   const mpi::LinkRun run_;
   std::vector<Look> looks_;  // by group
   std::size_t on_their_way_ = 0;
+  int turns_ = 0;  // of advance()
   std::map<Key, Letter> letters_;
   std::map<std::uint32_t, std::string> given_up_;                   // by group
   std::map<std::pair<std::uint32_t, int>, std::uint64_t> last_of_;  // who has left, by group

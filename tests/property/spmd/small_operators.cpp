@@ -84,6 +84,22 @@ std::vector<Array> argmax(const Computation& c) {
   });
 }
 
+/// How many elements of its row are ahead of each says where it goes; of equal ones the first is.
+std::vector<Array> two_largest(const Computation& c) {
+  std::vector<Array> made = {zeros(c.outputs[0]), zeros(c.outputs[1])};
+  for_each_index(c.inputs[0].shape, [&](const Shape& at) {
+    std::int64_t ahead = 0;
+    for (std::int64_t i = 0; i < c.inputs[0].shape[1]; ++i) {
+      const double other = c.inputs[0].at({at[0], i}), own = c.inputs[0].at(at);
+      if (other > own || (other == own && i < at[1])) ++ahead;
+    }
+    if (ahead >= c.outputs[0][1]) return;
+    made[0].at({at[0], ahead}) = c.inputs[0].at(at);
+    made[1].at({at[0], ahead}) = static_cast<double>(at[1]);
+  });
+  return made;
+}
+
 std::vector<Array> cumsum(const Computation& c) {
   return filled(c, [&](const Shape& at) {
     double sum = 0;
@@ -307,6 +323,7 @@ std::vector<OperatorCase> reducing_cases() {
        reduction(0, plus_square, [](double sum) { return std::sqrt(sum); })},
       {"argmax", {{4, 5}}, {{4}}, {kAlongOne}, argmax},
       {"cumsum", {{4, 5}}, {{4, 5}}, {std::int64_t{0}}, cumsum},
+      {"topk", {{4, 5}}, {{4, 2}, {4, 2}}, {std::int64_t{2}, kAlongOne}, two_largest},
       {"softmax", {{4, 5}}, {{4, 5}}, {kAlongOne}, softmax},
       {"layer_norm", {{5, 4}, {4}, {4}}, {{5, 4}, {5}, {5}}, {1e-5, kAlongOne}, normalised},
       {"rms_norm", {{5, 2, 4}, {4}}, {{5, 2, 4}, {5, 2}}, {}, normalised_by_size},

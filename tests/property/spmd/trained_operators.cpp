@@ -33,13 +33,16 @@ std::vector<TrainedCase> curves() {
       of_one("abs", "", std::abs),
       of_one("assign", "", [](double x) { return x; }),
       of_one("cast", "", [](double x) { return x; }),
+      of_one("ceil", "", std::ceil),
       of_one("cos", "", std::cos),
       of_one("erf", "", std::erf),
       of_one("exp", "", std::exp),
+      of_one("floor", "", std::floor),
       of_one("gelu", "", gelu),
       of_one("gelu", "", gelu_by_tanh, {true}),
       of_one("isnan", "", [](double x) { return std::isnan(x) ? 1.0 : 0.0; }),
       of_one("log", "scale", std::log),
+      of_one("logical_not", "relu", [](double x) { return x == 0 ? 1.0 : 0.0; }),
       of_one("pow", "scale", [](double x) { return std::pow(x, -1.5); }, {-1.5}),
       of_one("relu", "", [](double x) { return std::max(0.0, x); }),
       of_one("rsqrt", "scale", [](double x) { return 1 / std::sqrt(x); }),
@@ -91,6 +94,22 @@ std::vector<TrainedCase> surfaces() {
           "subtract", "", [](double x, double y) { return x - y; }, crossed),
       of_two(
           "swiglu", "", [](double x, double y) { return silu(x) * y; }, alike),
+  };
+}
+
+/// Of whole numbers, some of which are equal.
+std::vector<TrainedCase> comparing() {
+  const std::vector<Shape> row = {{2, 4, 6}, {6}};
+  const auto of = [&](const char* rule, double (*value)(double, double)) {
+    return of_two(rule, "floor", value, row);
+  };
+  return {
+      of("equal", [](double x, double y) { return x == y ? 1.0 : 0.0; }),
+      of("greater_equal", [](double x, double y) { return x >= y ? 1.0 : 0.0; }),
+      of("greater_than", [](double x, double y) { return x > y ? 1.0 : 0.0; }),
+      of("less_equal", [](double x, double y) { return x <= y ? 1.0 : 0.0; }),
+      of("less_than", [](double x, double y) { return x < y ? 1.0 : 0.0; }),
+      of("not_equal", [](double x, double y) { return x != y ? 1.0 : 0.0; }),
   };
 }
 
@@ -267,6 +286,68 @@ std::vector<TrainedCase> arranging() {
   return {in_number, apart, lower, from_end};
 }
 
+/// A sum over the elements of a dimension that are in front of an element, or behind it.
+TrainedCase running_sum(std::int64_t axis, bool exclusive, bool reverse) {
+  return {{"cumsum",
+           {{4, 6, 2}},
+           {{4, 6, 2}},
+           {axis, false, exclusive, reverse},
+           [=](const Computation& c) {
+             const auto dim = static_cast<std::size_t>(axis);
+             return filled(c, [&](const Shape& at) {
+               double sum = exclusive ? 0 : c.inputs[0].at(at);
+               Shape other = at;
+               for (other[dim] = 0; other[dim] < c.inputs[0].shape[dim]; ++other[dim]) {
+                 const bool is_in = reverse ? other[dim] > at[dim] : other[dim] < at[dim];
+                 if (is_in) sum += c.inputs[0].at(other);
+               }
+               return sum;
+             });
+           }}};
+}
+
+/// What operator_cases() has not: the smallest, along the first dimension; of all elements one; and
+/// whole numbers, of which some are none of the classes.
+std::vector<TrainedCase> routing() {
+  const auto three_smallest = [](const Computation& c) {
+    std::vector<Array> made = {zeros(c.outputs[0]), zeros(c.outputs[1])};
+    for_each_index(c.inputs[0].shape, [&](const Shape& at) {
+      Shape other = at, to = at;
+      for (to[0] = other[0] = 0; other[0] < c.inputs[0].shape[0]; ++other[0]) {
+        if (c.inputs[0].at(other) < c.inputs[0].at(at)) ++to[0];
+      }
+      if (to[0] >= c.outputs[0][0]) return;
+      made[0].at(to) = c.inputs[0].at(at);
+      made[1].at(to) = static_cast<double>(at[0]);
+    });
+    return made;
+  };
+  const auto largest_of_all = [](const Computation& c) {
+    const std::vector<double>& values = c.inputs[0].values;
+    const auto largest = std::max_element(values.begin(), values.end());
+    Array place = zeros({1});
+    place.values.front() = static_cast<double>(largest - values.begin());
+    return std::vector<Array>{place};
+  };
+  const auto ones = [](const Computation& c) {
+    return filled(c, [&](const Shape& at) {
+      return c.inputs[0].at({at[0], at[1]}) == static_cast<double>(at[2]) ? 1.0 : 0.0;
+    });
+  };
+  TrainedCase smallest{{"topk",
+                        {{6, 4, 2}},
+                        {{3, 4, 2}, {3, 4, 2}},
+                        {std::int64_t{3}, std::int64_t{0}, false},
+                        three_smallest}};
+  smallest.outputs = {0};
+  return {smallest,
+          {{"argmax", {{4, 6}}, {{1}}, {std::int64_t{0}, false, true}, largest_of_all}},
+          {{"one_hot", {{4, 6}}, {{4, 6, 3}}, {std::int64_t{3}}, ones}, {"floor"}},
+          running_sum(0, false, true),
+          running_sum(1, true, false),
+          running_sum(2, true, true)};
+}
+
 /// Ids and labels are drawn, and not seen from outside; examples are trained with them.
 std::vector<TrainedCase> choosing() {
   const Shape logits = {4, 6}, labels = {4, 1};
@@ -283,13 +364,13 @@ std::vector<TrainedCase> of_small_operators() {
   const std::set<std::string> rules = {"sum",     "mean",    "layer_norm", "rms_norm",  "transpose",
                                        "reshape", "flatten", "squeeze",    "unsqueeze", "concat",
                                        "stack",   "split",   "slice",      "pad",       "tile",
-                                       "triu",    "matmul"};
+                                       "triu",    "matmul",  "argmax",     "cumsum",    "topk"};
   std::vector<TrainedCase> cases;
   for (OperatorCase& one : operator_cases()) {
     if (rules.count(one.name) == 0) continue;
-    const bool is_norm = one.name == "layer_norm" || one.name == "rms_norm";
+    const bool has_more = one.outputs.size() > 1 && one.name != "split";
     cases.push_back({std::move(one)});
-    if (is_norm) cases.back().outputs = {0};
+    if (has_more) cases.back().outputs = {0};
     if (cases.back().one.name == "rms_norm") {
       cases.push_back(cases.back());
       cases.back().one.name = "fused_rms_norm";
@@ -302,7 +383,8 @@ std::vector<TrainedCase> of_small_operators() {
 
 std::vector<TrainedCase> trained_cases() {
   std::vector<TrainedCase> cases = of_small_operators();
-  for (auto* more : {curves, surfaces, of_more, attending, arranging, choosing}) {
+  for (auto* more :
+       {curves, surfaces, comparing, of_more, attending, arranging, routing, choosing}) {
     for (TrainedCase& one : more()) cases.push_back(std::move(one));
   }
   for (TrainedCase one : {softmax_along(0), softmax_along(1), softmax_along(2), batched_product(),

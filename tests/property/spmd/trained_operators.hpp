@@ -9,7 +9,8 @@ namespace pipewright::spmd::test {
 struct TrainedCase {
   OperatorCase one;  // compute is left out where inputs are whole numbers
   /// What is made of an input first: "relu", so that half of it is 0; "scale", so that it lies
-  /// between 1 and 2; by place, "" and no more where nothing is.
+  /// between 1 and 2; "floor", of four times as much, so that it is a whole number from -4 to 3; by
+  /// place, "" and no more where nothing is.
   std::vector<std::string> before = {};
   std::vector<std::string> types = {};    // of inputs, "float32" where left out
   std::vector<std::size_t> outputs = {};  // that have a gradient; all, if none is named

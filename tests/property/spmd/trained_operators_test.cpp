@@ -84,6 +84,9 @@ class GraphOfOne {
     const std::size_t own = tensor(numbered("in", at), shape, TensorRole::Parameter);
     const std::string before = at < given_.before.size() ? given_.before[at] : "";
     if (before == "scale") return made("scale", {own}, shape, {0.5, 1.5});
+    if (before == "floor") {
+      return made("floor", {made("scale", {own}, shape, {4.0, 0.0})}, shape);
+    }
     return before.empty() ? own : made(before, {own}, shape);
   }
 
@@ -110,6 +113,7 @@ GraphTraining trained(OperatorGraph completed) {
 double before_of(const TrainedCase& given, std::size_t input, double value) {
   const std::string before = input < given.before.size() ? given.before[input] : "";
   if (before == "scale") return value / 2 + 1.5;
+  if (before == "floor") return std::floor(4 * value);
   return before == "relu" ? std::max(0.0, value) : value;
 }
 

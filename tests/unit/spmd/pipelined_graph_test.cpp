@@ -8,6 +8,7 @@
 #include "core/program/lower.hpp"
 #include "core/spmd/graph/completion.hpp"
 #include "core/spmd/graph/graph_json.hpp"
+#include "exec/spmd/graph_timeline.hpp"
 #include "exec/spmd/graph_training.hpp"
 #include "planner/schedules/registry.hpp"
 
@@ -76,15 +77,20 @@ OperatorGraph graph_of(const Json& json) {
   return spmd::read_graph(JsonCursor(json, "graph.json"));
 }
 
-GraphTraining trained(const OperatorGraph& given, std::string_view schedule_name,
-                      const GraphTrainingOptions& asked) {
-  const OperatorGraph graph = completed(given).graph;
-  const spmd::PipelineStages stages = spmd::pipeline_stages(graph);
+Program program_of(const OperatorGraph& given, const spmd::PipelineStages& stages,
+                   std::string_view schedule_name) {
   planner::ScheduleRequest request;
   request.ranks = static_cast<int>(stages.meshes.size());
   request.micro_batches = given.pipeline->accumulate_steps;
   request.chunks = stages.chunks;
-  const Program program = lower(planner::make_order(schedule_name, request), {});
+  return lower(planner::make_order(schedule_name, request), {}, {.optimizer = true});
+}
+
+GraphTraining trained(const OperatorGraph& given, std::string_view schedule_name,
+                      const GraphTrainingOptions& asked) {
+  const OperatorGraph graph = completed(given).graph;
+  const spmd::PipelineStages stages = spmd::pipeline_stages(graph);
+  const Program program = program_of(given, stages, schedule_name);
   GraphTrainingOptions options = asked;
   options.schedule = schedule_of(stages, program);
   return train_graph(graph, training_steps(graph, loss_of(graph, "loss"), stages.order_of(graph)),
@@ -199,6 +205,50 @@ TEST(PipelinedGraph, IsOneLargeBatch) {
 TEST(PipelinedGraph, HoldsFewerActivationsUnder1f1bThanUnderGpipe) {
   const OperatorGraph given = pipeline(layered(2, 4, 64, {1, 1}), {PartPlacement::OneEach, 1}, 8);
   EXPECT_LT(trained(given, "1f1b", {}).memory.all, trained(given, "gpipe", {}).memory.all / 2);
+}
+
+/// One behind the other on a rank, and behind what they take from other stages.
+void expect_in_order(const Program& program, const Timeline& timeline) {
+  std::map<std::pair<bool, std::pair<int, int>>, std::int64_t>
+      ends;  // forward?, stage, micro-batch
+  for (InstructionId at = 0; at < program.code.size(); ++at) {
+    const Action action = program.cell(at).action;
+    const bool gives = is_compute(action.kind) && action.kind != ActionKind::W;
+    if (gives) {
+      ends[{action.kind == ActionKind::F, {action.stage.value, action.micro_batch.value}}] =
+          timeline.end[at];
+    }
+  }
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    std::int64_t before = 0;
+    const auto place = static_cast<std::size_t>(rank);
+    for (InstructionId at = program.rank_begin[place]; at < program.rank_begin[place + 1]; ++at) {
+      EXPECT_LE(timeline.start[at], timeline.end[at]);
+      const Action action = program.cell(at).action;
+      if (!is_compute(action.kind)) continue;
+      EXPECT_GE(timeline.start[at], before);
+      before = timeline.end[at];
+      if (action.kind == ActionKind::W) continue;
+      const bool is_forward = action.kind == ActionKind::F;
+      const auto giver = ends.find(
+          {is_forward, {action.stage.value + (is_forward ? -1 : 1), action.micro_batch.value}});
+      if (giver == ends.end()) continue;
+      EXPECT_GE(timeline.start[at], giver->second);
+    }
+  }
+  EXPECT_GT(timeline.makespan_ns, 0);
+}
+
+TEST(PipelinedGraph, SaysWhenItsActionsRan) {
+  for (const char* name : {"1f1b", "interleaved", "zbvpp"}) {
+    SCOPED_TRACE(name);
+    const Asked asked = *asked_of(planner::find_schedule(name));
+    const OperatorGraph given = pipeline(layered(2, 4, 3, {1, 1}), asked, 4);
+    const OperatorGraph graph = completed(given).graph;
+    const spmd::PipelineStages stages = spmd::pipeline_stages(graph);
+    const Program program = program_of(given, stages, name);
+    expect_in_order(program, timeline_of(program, graph, stages, trained(given, name, {}).spans));
+  }
 }
 
 std::string complaint(const OperatorGraph& given) {

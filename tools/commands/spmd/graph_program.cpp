@@ -36,7 +36,7 @@ void require_placed_alike(const Order& order, const spmd::PipelineStages& stages
   }
 }
 
-Figures expected(const GraphProgram& one, const CostTable& costs) {
+Figures figures(const GraphProgram& one, const CostTable& costs) {
   return figures_of(one.program, sim::simulate(one.program, costs).timeline, costs);
 }
 
@@ -69,20 +69,24 @@ GraphProgram graph_program(const spmd::OperatorGraph& completed,
   return result;
 }
 
+double expected_ns(const GraphProgram& one, const CostTable& costs) {
+  return static_cast<double>(figures(one, costs).makespan_ns);
+}
+
 std::string expected_text(const GraphProgram& one, const CostTable& costs,
                           const std::string& cluster) {
-  const Figures figures = expected(one, costs);
-  return one.title + ": ends; on " + cluster + " a step would take " +
-         time_text(figures.makespan_ns) + ", bubble " + percent_text(figures.bubble_ratio) + "\n";
+  const Figures all = figures(one, costs);
+  return one.title + ": ends; on " + cluster + " a step would take " + time_text(all.makespan_ns) +
+         ", bubble " + percent_text(all.bubble_ratio);
 }
 
 Json expected_json(const GraphProgram& one, const CostTable& costs, const std::string& cluster) {
-  const Figures figures = expected(one, costs);
+  const Figures all = figures(one, costs);
   return {{"title", one.title},
           {"micro_batches", one.schedule.micro_batches},
           {"cluster", cluster},
-          {"makespan_ns", figures.makespan_ns},
-          {"bubble_ratio", figures.bubble_ratio}};
+          {"makespan_ns", all.makespan_ns},
+          {"bubble_ratio", all.bubble_ratio}};
 }
 
 }  // namespace pipewright::tools

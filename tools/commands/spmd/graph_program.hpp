@@ -21,7 +21,8 @@ struct GraphProgram {
 GraphProgram graph_program(const spmd::OperatorGraph& completed,
                            const spmd::PipelineStages& stages);
 
-/// The step as it is expected on the cluster: its figures on a line.
+/// The step as it is expected on the cluster: its figures, and in words.
+double expected_ns(const GraphProgram& one, const CostTable& costs);
 std::string expected_text(const GraphProgram& one, const CostTable& costs,
                           const std::string& cluster);
 Json expected_json(const GraphProgram& one, const CostTable& costs, const std::string& cluster);

@@ -1,222 +1,35 @@
 // pipewright spmd run: an operator graph trained on the ranks of its meshes, and on one.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "core/base/error.hpp"
-#include "core/base/units.hpp"
 #include "core/base/words.hpp"
 #include "core/spmd/graph/graph_json.hpp"
 #include "core/spmd/graph/step_calls.hpp"
-#include "core/spmd/reshard_cases.hpp"
 #include "exec/collectives/process/job_groups.hpp"
-#include "exec/spmd/graph_training.hpp"
+#include "exec/spmd/graph_timeline.hpp"
 #include "exec/spmd/graph_values.hpp"
 #include "exec/transports/process/all_gather.hpp"
 #include "planner/tensor_placement/stage_costs.hpp"
+#include "planner/tensor_placement/step_prices.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/session.hpp"
-#include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/commands/spmd/graph_cluster.hpp"
-#include "tools/commands/spmd/graph_program.hpp"
 #include "tools/commands/spmd/pipeline_flags.hpp"
+#include "tools/commands/spmd/training_report.hpp"
+#include "tools/output/timeline_files.hpp"
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
 
 namespace pipewright::tools {
 namespace {
 
-/// Of losses, gradients and parameters, relative: sums in another order are as far apart.
-constexpr double kMostDifference = 1e-6;
+namespace placing = planner::tensor_placement;
 
-std::string digits_text(double value, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*g", digits, value);
-  return text;
-}
-
-/// Of a graph that is a pipeline.
-struct Pipeline {
-  GraphProgram program;
-  CostTable costs;
-  std::string cluster;
-};
-
-struct Trained {
-  spmd::OperatorGraph graph;  // completed
-  spmd::TrainingSteps steps;
-  std::optional<Pipeline> pipeline;
-  exec::graphs::GraphTraining divided, serial;
-};
-
-struct Comparison {
-  exec::graphs::ArrayDifference losses, gradients, parameters;  // the largest of any
-  double bound = kMostDifference;
-
-  bool agrees() const {
-    return std::max({losses.relative, gradients.relative, parameters.relative}) <= bound;
-  }
-};
-
-std::vector<float> as_floats(const std::vector<double>& values) {
-  return {values.begin(), values.end()};
-}
-
-void take_larger(exec::graphs::ArrayDifference& of_all, const exec::graphs::ArrayDifference& one) {
-  of_all.relative = std::max(of_all.relative, one.relative);
-  of_all.same_bits = of_all.same_bits && one.same_bits;
-}
-
-Comparison compared(const Trained& trained) {
-  Comparison comparison;
-  if (trained.pipeline) {  // roundings of a sum of so many
-    comparison.bound *=
-        std::sqrt(static_cast<double>(trained.pipeline->program.schedule.micro_batches));
-  }
-  for (std::size_t step = 0; step < trained.divided.losses.size(); ++step) {
-    take_larger(comparison.losses,
-                exec::graphs::difference(as_floats({trained.divided.losses[step]}),
-                                         as_floats({trained.serial.losses[step]})));
-  }
-  for (const auto& [name, values] : trained.divided.parameters) {
-    take_larger(comparison.parameters,
-                exec::graphs::difference(values, trained.serial.parameters.at(name)));
-    take_larger(comparison.gradients, exec::graphs::difference(trained.divided.gradients.at(name),
-                                                               trained.serial.gradients.at(name)));
-  }
-  return comparison;
-}
-
-std::string difference_text(const exec::graphs::ArrayDifference& one) {
-  return one.same_bits ? "the same bits" : "off by " + digits_text(one.relative, 2);
-}
-
-void print_losses(const Trained& trained, Session& session) {
-  Table table({{"step"},
-               {"loss", Table::Align::Right},
-               {"on one rank", Table::Align::Right},
-               {"difference"}});
-  for (std::size_t step = 0; step < trained.divided.losses.size(); ++step) {
-    const double loss = trained.divided.losses[step], serial = trained.serial.losses[step];
-    table.add({std::to_string(step), digits_text(loss, 7), digits_text(serial, 7),
-               difference_text(exec::graphs::difference(as_floats({loss}), as_floats({serial})))});
-  }
-  session.print(table.text(session.terminal()));
-}
-
-const spmd::GraphTensor& tensor_of(const Trained& trained, std::size_t array) {
-  return trained.graph.tensors[trained.steps.arrays[array].tensor];
-}
-
-std::string layout_text(const Trained& trained, std::size_t array) {
-  const spmd::TrainingArray& one = trained.steps.arrays[array];
-  const spmd::NamedMesh& mesh = trained.graph.meshes[one.mesh];
-  const std::string text = text_of(one.layout, mesh.mesh);
-  return trained.graph.meshes.size() > 1 ? mesh.name + ": " + text : text;
-}
-
-void print_moves(const Trained& trained, Session& session) {
-  Table table({{"tensor"}, {"from"}, {"to"}, {"bytes", Table::Align::Right}, {"steps"}});
-  for (const spmd::TrainingStep& step : trained.steps.steps) {
-    if (step.kind != spmd::TrainingStep::Kind::Move) continue;
-    const std::size_t from = *step.inputs[0], to = *step.outputs[0];
-    const bool is_gradient = trained.steps.arrays[to].is_gradient;
-    table.add({(is_gradient ? "gradient of " : "") + tensor_of(trained, from).name,
-               layout_text(trained, from), layout_text(trained, to),
-               std::to_string(step.plan.bytes), spmd::text_of(step.plan.steps)});
-  }
-  session.print(table.text(session.terminal()));
-}
-
-constexpr std::pair<const char*, std::int64_t spmd::StepMemory::*> kMemoryRows[] = {
-    {"parameters", &spmd::StepMemory::parameters},
-    {"gradients", &spmd::StepMemory::gradients},
-    {"states", &spmd::StepMemory::states},
-    {"all", &spmd::StepMemory::all},
-};
-
-/// What layouts say is of one micro-batch.
-void print_memory(const Trained& trained, Session& session) {
-  const spmd::StepMemory formula = memory_of(trained.graph, trained.steps);
-  Table table({{"most at once, of the fullest rank"},
-               {trained.pipeline ? "of one micro-batch" : "by layouts", Table::Align::Right},
-               {"held", Table::Align::Right},
-               {"on one rank", Table::Align::Right}});
-  const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
-  for (const auto& [name, value] : kMemoryRows) {
-    table.add({name, bytes(formula.*value), bytes(trained.divided.memory.*value),
-               bytes(trained.serial.memory.*value)});
-  }
-  session.print(table.text(session.terminal()));
-}
-
-void print_training(const Trained& trained, Session& session) {
-  if (trained.pipeline) {
-    const Pipeline& pipeline = *trained.pipeline;
-    session.print(expected_text(pipeline.program, pipeline.costs, pipeline.cluster) + "\n");
-  }
-  print_losses(trained, session);
-  session.print("\n");
-  print_moves(trained, session);
-  session.print("\n");
-  print_memory(trained, session);
-  if (trained.divided.bytes_read > 0) {
-    const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
-    session.print("\nread of the saved state: " + bytes(trained.divided.bytes_read) +
-                  " by the rank that needs most, " + bytes(trained.serial.bytes_read) +
-                  " by one rank\n");
-  }
-  const Comparison comparison = compared(trained);
-  session.print("\nagainst one rank: losses " + difference_text(comparison.losses) +
-                "; gradients of the first step " + difference_text(comparison.gradients) +
-                "; parameters in the end " + difference_text(comparison.parameters) + "\n");
-}
-
-Json to_json(const exec::graphs::ArrayDifference& one) {
-  return {{"same_bits", one.same_bits}, {"relative", one.relative}};
-}
-
-Json to_json(const spmd::StepMemory& memory) {
-  Json fields;
-  for (const auto& [name, value] : kMemoryRows) fields[name] = memory.*value;
-  return fields;
-}
-
-Json to_json(const Trained& trained) {
-  const Comparison comparison = compared(trained);
-  Json moves = Json::array();
-  for (const spmd::TrainingStep& step : trained.steps.steps) {
-    if (step.kind != spmd::TrainingStep::Kind::Move) continue;
-    const std::size_t from = *step.inputs[0], to = *step.outputs[0];
-    moves.push_back({{"tensor", tensor_of(trained, from).name},
-                     {"gradient", trained.steps.arrays[to].is_gradient},
-                     {"from", layout_text(trained, from)},
-                     {"to", layout_text(trained, to)},
-                     {"bytes", step.plan.bytes},
-                     {"steps", spmd::text_of(step.plan.steps)}});
-  }
-  Json fields = {{"losses", trained.divided.losses},
-                 {"serial_losses", trained.serial.losses},
-                 {"moves", std::move(moves)},
-                 {"bytes", bytes_of(trained.steps)},
-                 {"bytes_read", trained.divided.bytes_read},
-                 {"memory",
-                  {{"formula", to_json(memory_of(trained.graph, trained.steps))},
-                   {"held", to_json(trained.divided.memory)},
-                   {"serial", to_json(trained.serial.memory)}}},
-                 {"difference",
-                  {{"losses", to_json(comparison.losses)},
-                   {"gradients", to_json(comparison.gradients)},
-                   {"parameters", to_json(comparison.parameters)}}},
-                 {"agrees", comparison.agrees()}};
-  if (trained.pipeline) {
-    const Pipeline& pipeline = *trained.pipeline;
-    fields["pipeline"] = expected_json(pipeline.program, pipeline.costs, pipeline.cluster);
-  }
-  return fields;
-}
+constexpr const char* kNoPipeline =
+    ": the graph is no pipeline; give it a \"pipeline\", or --schedule-mode";
 
 exec::graphs::GraphTrainingOptions options_of(const Arguments& arguments) {
   constexpr int kMostSteps = 10'000;
@@ -248,11 +61,17 @@ spmd::GraphOptimizer optimizer_of(const Arguments& arguments, const spmd::Operat
   return optimizer;
 }
 
-/// What a process of a job has instead of threads.
-exec::graphs::GraphProcess process_of(exec::mpi::Link& link, exec::collectives::JobGroups& groups) {
+/// What a process of a job has instead of threads. Who waits in a group lets letters go on.
+exec::graphs::GraphProcess process_of(exec::mpi::Link& link, exec::collectives::JobGroups& groups,
+                                      exec::collectives::Letters* letters) {
+  exec::collectives::Look look;
+  if (letters != nullptr) look = [letters] { letters->advance(); };
   return {.process = link.process(),
-          .group = [&groups](std::span<const RankId> ranks) { return groups.group(ranks, {}); },
-          .share = [&link](const std::string& own) { return exec::mpi::all_gather(link, own); }};
+          .group = [&groups, look](auto ranks) { return groups.group(ranks, look); },
+          .share = [&link](const std::string& own) { return exec::mpi::all_gather(link, own); },
+          .post = {.post = [letters](int to, auto bytes) { letters->post(to, std::move(bytes)); },
+                   .take = [letters](int from) { return letters->take(from); }},
+          .clock_offset_ns = link.clock().offset_ns};
 }
 
 spmd::OperatorGraph graph_of(const Arguments& arguments) {
@@ -264,11 +83,6 @@ spmd::OperatorGraph graph_of(const Arguments& arguments) {
   return given;
 }
 
-void require_no_pipeline(const spmd::OperatorGraph& graph) {
-  if (!graph.pipeline) return;
-  throw InputError("a graph with a \"pipeline\" is trained by threads: leave out --transport");
-}
-
 void require_processes(const spmd::OperatorGraph& graph, const exec::mpi::Link& link) {
   const int wanted = exec::graphs::processes_of(graph);
   if (link.processes() == wanted) return;
@@ -277,19 +91,19 @@ void require_processes(const spmd::OperatorGraph& graph, const exec::mpi::Link& 
                    std::to_string(wanted));
 }
 
-/// The steps of a training, stage by stage where the graph is a pipeline.
+/// The steps of a training, stage by stage where the graph is a pipeline, and what they cost.
 void plan_steps(const Arguments& arguments, std::size_t loss, Trained& trained) {
+  const Cluster cluster = cluster_for(arguments, trained.graph);
+  trained.cluster = cluster.name;
   if (!trained.graph.pipeline) {
     trained.steps = spmd::training_steps(trained.graph, loss);
+    trained.expected_ns = placing::StepPrices(trained.graph, trained.steps, cluster).whole();
     return;
   }
   const spmd::PipelineStages stages = spmd::pipeline_stages(trained.graph);
   trained.steps = spmd::training_steps(trained.graph, loss, stages.order_of(trained.graph));
-  const Cluster cluster = cluster_for(arguments, trained.graph);
-  trained.pipeline = {
-      graph_program(trained.graph, stages),
-      planner::tensor_placement::stage_costs(trained.graph, stages, trained.steps, cluster),
-      cluster.name};
+  trained.pipeline = {graph_program(trained.graph, stages),
+                      placing::stage_costs(trained.graph, stages, trained.steps, cluster)};
 }
 
 void write_orders(const Arguments& arguments, const Trained& trained, Session& session) {
@@ -304,13 +118,32 @@ void write_orders(const Arguments& arguments, const Trained& trained, Session& s
   }
   if (const auto out = arguments.text("--order")) {
     if (!trained.pipeline) {
-      throw InputError(
-          "--order: the graph is no pipeline; give it a \"pipeline\", or "
-          "--schedule-mode");
+      throw InputError(std::string("--order") + kNoPipeline);
     }
     session.save(*out, write_order_csv(trained.pipeline->program.order));
     session.wrote(*out);
   }
+}
+
+/// The last step of a pipeline, as it ran, into the files that are asked for.
+void save_timeline(const Arguments& arguments, const Trained& trained, Session& session) {
+  const std::vector<Flag> flags = timeline_file_flags();
+  const auto asked = std::ranges::find_if(
+      flags, [&](const Flag& flag) { return arguments.text(flag.name).has_value(); });
+  if (asked == flags.end()) return;
+  if (!trained.pipeline) throw InputError(std::string(asked->name) + kNoPipeline);
+  const GraphProgram& program = trained.pipeline->program;
+  Subject subject;
+  subject.title = program.title;
+  subject.source = arguments.positionals().front();
+  subject.order = program.order;
+  subject.program = program.program;
+  subject.costs = trained.pipeline->costs;
+  subject.costs_text = "operators on " + trained.cluster;
+  save_timeline_files(arguments, session, subject,
+                      exec::graphs::timeline_of(program.program, trained.graph,
+                                                program.schedule.stages, trained.divided.spans),
+                      traces::TraceInfo::Kind::Measured);
 }
 
 exec::graphs::GraphTraining trained_on_one_rank(const spmd::OperatorGraph& given, std::size_t loss,
@@ -335,7 +168,6 @@ int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* l
   Trained trained;
   trained.graph = spmd::completed(given).graph;
   plan_steps(arguments, loss, trained);
-  if (link != nullptr) require_no_pipeline(given);
   if (speaks) write_orders(arguments, trained, session);
   if (const auto folder = arguments.text("--load")) options.load = *folder;
   if (speaks) trained.serial = trained_on_one_rank(given, loss, options);
@@ -345,17 +177,22 @@ int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* l
     trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
   } else {
     exec::collectives::JobGroups groups(*link);
-    const exec::graphs::GraphProcess process = process_of(*link, groups);
+    const auto letters = trained.pipeline ? groups.letters() : nullptr;
+    const exec::graphs::GraphProcess process = process_of(*link, groups, letters.get());
     trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options, &process);
   }
   if (!speaks) return kDone;
+  if (trained.pipeline) {
+    trained.expected_ns = expected_ns(trained.pipeline->program, trained.pipeline->costs);
+  }
   if (options.save) session.wrote(options.save->string());
+  save_timeline(arguments, trained, session);
   if (session.json()) {
     session.print_result(to_json(trained));
   } else {
     print_training(trained, session);
   }
-  return compared(trained).agrees() ? kDone : kAnswerIsNo;
+  return agrees(trained) ? kDone : kAnswerIsNo;
 }
 
 int run_graph(const Arguments& arguments, Session& session) {
@@ -364,9 +201,7 @@ int run_graph(const Arguments& arguments, Session& session) {
   if (transport == "mpi") require_transport(transport);
   const auto job = job_for(transport);
   if (!job) {
-    const spmd::OperatorGraph graph = graph_of(arguments);
-    require_no_pipeline(graph);
-    const int processes = exec::graphs::processes_of(graph);
+    const int processes = exec::graphs::processes_of(graph_of(arguments));
     refuse_outside_job(transport, "spmd run", std::to_string(processes));
   }
   return run_in_job(*job, session, "spmd run", [&](exec::mpi::Link& link, Session& own) {
@@ -467,13 +302,13 @@ Command spmd_run_command() {
        .is_file = true,
        .writes = Writes::File},
   };
+  for (Flag& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
   for (Flag& flag : pipeline_flags()) command.flags.push_back(std::move(flag));
-  command.flags.push_back({.group = "Pipeline",
+  command.flags.push_back({.group = "Output",
                            .name = "--cluster",
                            .argument = "CLUSTER",
-                           .help =
-                               "what the expected time is of: a preset or cluster.json; default "
-                               "dgx-a100"});
+                           .help = "whose time of a step is expected: a preset or a cluster.json; "
+                                   "default dgx-a100"});
   command.run = run_graph;
   return command;
 }
