@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/base/error.hpp"
-#include "core/onnx/wire.hpp"
+#include "core/base/protobuf.hpp"
 
 namespace pipewright::onnx {
 namespace {
@@ -232,7 +232,7 @@ Graph read_graph(std::string_view bytes, const WireFile& file) {
   WireMessage message(bytes, file);
   Graph graph;
   while (const auto field = message.next()) {
-    if (field->type != WireType::Bytes) continue;
+    if (field->type != WireType::Delimited) continue;
     switch (field->number) {
       case 1:
         if (graph.nodes.size() == kMostNodes) {
@@ -292,7 +292,7 @@ std::int64_t TensorData::elements() const {
 }
 
 Model parse_model(std::string_view bytes, const std::string& file) {
-  const WireFile wire{file, bytes.data()};
+  const WireFile wire{file, bytes.data(), "an ONNX file"};
   WireMessage message(bytes, wire);
   Model model;
   std::optional<std::string_view> graph;

@@ -1,6 +1,9 @@
 #include "tests/fuzz/readers.hpp"
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
+#include "core/base/little_endian.hpp"
 #include "core/base/pickle.hpp"
 #include "core/base/plain_text.hpp"
 #include "core/base/units.hpp"
@@ -179,6 +182,21 @@ void read_rank_traces(std::string_view bytes) {
   }
 }
 
+/// Files of Chakra of the ranks of a job, each with its length in two bytes in front, the lower
+/// first: as read_rank_traces().
+void read_chakra(std::string_view bytes) {
+  std::vector<traces::ChakraTrace> ranks;
+  while (bytes.size() > 2 && ranks.size() < 8) {
+    const auto size = static_cast<std::size_t>(little_endian(bytes.substr(0, 2)));
+    const int rank = static_cast<int>(ranks.size());
+    ranks.push_back(traces::parse_chakra(bytes.substr(2, size), "fuzz.et", rank));
+    bytes.remove_prefix(std::min(bytes.size(), size + 2));
+  }
+  if (ranks.empty()) throw InputError("fuzz.et", "", "has no rank");
+  for (const traces::JoinedTrace& step : traces::join_steps(traces::chakra_steps(ranks)))
+    (void)tools::program_of_trace(step.trace);
+}
+
 /// Flight Recorder dumps of the ranks of a job, with a line "---" between them: why it hangs.
 void read_dumps(std::string_view bytes) {
   constexpr std::string_view kBetween = "\n---\n";
@@ -233,6 +251,7 @@ const std::vector<Reader>& readers() {
       {"trace", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.json"); }},
       {"nsight", [](std::string_view bytes) { (void)traces::parse_trace(bytes, "fuzz.sqlite"); }},
       {"rank_traces", read_rank_traces},
+      {"chakra", read_chakra},
       {"timers",
        [](std::string_view bytes) {
          for (const auto& print : traces::read_megatron_timers(bytes, "fuzz.log"))

@@ -146,7 +146,8 @@ int report_traces(Given given, const Arguments& arguments, Session& session) {
     return report_trace(chosen_step(std::move(files), arguments), std::move(given.notes), arguments,
                         session);
   };
-  if (given.steps.size() != 2) return report_joined(read_trace_files(given.steps));
+  if (given.steps.size() != 2 || are_of_one_job(given.steps))
+    return report_joined(read_trace_files(given.steps));
   TraceFiles a = read_trace_files({given.steps[0]}), b = read_trace_files({given.steps[1]});
   if (have_a_rank_in_common(a, b))
     return report_two(chosen_step(std::move(a), arguments), chosen_step(std::move(b), arguments),

@@ -12,6 +12,7 @@
 #include "tools/input/memory_limit.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/synthesis.hpp"
+#include "tools/output/chakra_files.hpp"
 #include "tools/output/timeline_files.hpp"
 #include "tools/output/timeline_text.hpp"
 #include "tools/output/verdict.hpp"
@@ -130,6 +131,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
   add_what_if_table(what_ifs, notes);
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Simulated, "", std::move(notes));
+  save_chakra_files(arguments, session, subject, result.timeline);
   if (session.json()) {
     Json fields = all_figures(subject.program, figures, expanded);
     if (const auto* found = std::get_if<planner::SynthesisResult>(&subject.given))
@@ -182,6 +184,7 @@ Command simulate_command() {
   command.flags.push_back(expand_flag());
   command.flags.push_back(megatron_flag());
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back(chakra_flag());
   for (auto& flag : drawn_steps_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : what_if_flags()) command.flags.push_back(std::move(flag));
   command.flags.push_back({.group = "Output",

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "traces/chrome/read_trace.hpp"
 #include "traces/chrome/unpacked_stream.hpp"
+#include "traces/events/chakra.hpp"
 #include "traces/events/sqlite.hpp"
 
 namespace pipewright::tools {
@@ -20,6 +22,7 @@ bool is_folder(const std::string& path) {
 struct Looks {
   bool has_events = false;  // "traceEvents", or a bare list
   bool has_schema = false;
+  bool is_host_trace = false;  // of PyTorch's ExecutionTraceObserver
 };
 
 Looks looks_of(const std::string& path) {
@@ -28,7 +31,7 @@ Looks looks_of(const std::string& path) {
   Looks looks;
   std::string text, piece(kPiece, '\0');
   bool has_begun = false;
-  while (!looks.has_events) {
+  while (!looks.has_events && !looks.is_host_trace) {
     const auto taken = stream.sgetn(piece.data(), static_cast<std::streamsize>(piece.size()));
     if (taken <= 0) break;
     text.append(piece.data(), static_cast<std::size_t>(taken));
@@ -39,6 +42,7 @@ Looks looks_of(const std::string& path) {
     }
     looks.has_events |= text.find("\"traceEvents\"") != text.npos;
     looks.has_schema |= text.find("\"schema\"") != text.npos;
+    looks.is_host_trace |= looks.has_schema && text.find("-chakra.") != text.npos;
     text.erase(0, text.size() - std::min(text.size(), kLongestWord));
   }
   return looks;
@@ -51,15 +55,26 @@ std::vector<std::string> files_of(const std::string& path) {
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     const std::string file = entry.path().string();
     if (!entry.is_regular_file()) continue;
-    if (file.ends_with(".json.gz") || traces::is_sqlite_file(file) ||
-        (file.ends_with(".json") && looks_of(file).has_events)) {
+    if (file.ends_with(".json.gz") || traces::is_chakra_file(file) ||
+        traces::is_sqlite_file(file) || (file.ends_with(".json") && looks_of(file).has_events)) {
       files.push_back(file);
     }
   }
   std::sort(files.begin(), files.end());
   if (files.empty())
-    throw InputError(path, "", "has no trace in it, neither .json nor .json.gz nor .sqlite");
+    throw InputError(path, "",
+                     "has no trace in it, neither .json nor .json.gz nor .et nor .sqlite");
   return files;
+}
+
+/// PyTorch's host execution traces are Chakra's by their schema, and tell no times.
+void refuse_host_trace(const std::string& file) {
+  const bool is_json = file.ends_with(".json") || file.ends_with(".json.gz");
+  if (!is_json || !looks_of(file).is_host_trace) return;
+  throw InputError(file, "/schema",
+                   "is a host execution trace of PyTorch, which has operators and no times; give "
+                   "what the profiler wrote of the same steps (export_chrome_trace), or the .et "
+                   "that chakra_trace_link and chakra_converter make of both");
 }
 
 void refuse_stuck(const traces::TraceTimeline& trace) {
@@ -98,19 +113,36 @@ std::size_t place_of(int number, const std::vector<TracedStep>& steps, const std
 
 bool is_trace(const std::string& path) {
   if (path == "-" || path.ends_with(".gz")) return true;
-  if (is_folder(path) || traces::is_sqlite_file(path)) return true;
+  if (is_folder(path) || traces::is_chakra_file(path) || traces::is_sqlite_file(path)) return true;
   if (!path.ends_with(".json")) return false;
   const Looks looks = looks_of(path);
-  return looks.has_events || (!looks.has_schema && path.find("trace") != path.npos);
+  return looks.has_events || looks.is_host_trace ||
+         (!looks.has_schema && path.find("trace") != path.npos);
+}
+
+bool are_of_one_job(const std::vector<std::string>& paths) {
+  std::set<std::optional<int>> ranks;
+  return std::all_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    return traces::is_chakra_file(path) && ranks.insert(traces::rank_of_chakra_file(path)).second;
+  });
 }
 
 TraceFiles read_trace_files(const std::vector<std::string>& paths) {
   TraceFiles files;
+  std::vector<std::string> of_chakra;
   for (const std::string& path : paths) {
     for (const std::string& file : files_of(path)) {
+      if (traces::is_chakra_file(file)) {
+        of_chakra.push_back(file);
+        continue;
+      }
+      refuse_host_trace(file);
       files.push_back(traces::read_trace_steps(file));
       for (const traces::TraceTimeline& step : files.back()) refuse_stuck(step);
     }
+  }
+  if (!of_chakra.empty()) {
+    for (auto& steps : traces::read_chakra_steps(of_chakra)) files.push_back(std::move(steps));
   }
   return files;
 }

@@ -11,8 +11,8 @@
 
 namespace pipewright::tools {
 
-/// Traces have "traceEvents" or are a bare list of them, or are a database; plans and jobs have
-/// "schema".
+/// Traces have "traceEvents" or are a bare list of them, are a database, or are named like
+/// Chakra's; plans and jobs have "schema".
 bool is_trace(const std::string& path);
 
 /// A step by the number that its trace gives it, and what it took.
@@ -27,6 +27,9 @@ struct ChosenStep {
   std::vector<TracedStep> steps;  // all that the traces hold
   bool asked_for = false;         // else the median
 };
+
+/// By their names alone: Chakra's files of different ranks, none of which can be read by itself.
+bool are_of_one_job(const std::vector<std::string>& paths);
 
 using TraceFiles = std::vector<std::vector<traces::TraceTimeline>>;  // the steps of each
 

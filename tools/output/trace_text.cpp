@@ -149,6 +149,9 @@ void add_clock_fields(const traces::ClockFit& fit, Json& fields) {
 std::vector<std::string> trace_sentences(const ChosenStep& chosen) {
   const traces::JoinedTrace& joined = chosen.joined;
   std::vector<std::string> sentences = {step_sentence(chosen)};
+  const auto computed = joined.trace.metadata.find("times");
+  const bool was_measured = computed == joined.trace.metadata.end();
+  if (!was_measured) sentences.push_back(computed->second);
   for (const WaitRule rule :
        {WaitRule::Receives, WaitRule::Operators, WaitRule::Producers, WaitRule::Unknown}) {
     std::size_t slices = 0;
@@ -160,10 +163,12 @@ std::vector<std::string> trace_sentences(const ChosenStep& chosen) {
       slices += rank.waits.size();
       waited += waited_ns(rank);
     }
-    if (used) sentences.push_back(sentence(rule, slices, waited));
+    if (used && was_measured) sentences.push_back(sentence(rule, slices, waited));
   }
-  for (std::string& sentence : clock_sentences(joined.clocks))
-    sentences.push_back(std::move(sentence));
+  if (was_measured) {
+    for (std::string& sentence : clock_sentences(joined.clocks))
+      sentences.push_back(std::move(sentence));
+  }
   sentences.push_back(stray_sentence(joined.trace));
   sentences.push_back(missing_ranks(joined.trace));
   std::erase(sentences, "");

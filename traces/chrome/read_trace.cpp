@@ -1,6 +1,7 @@
 #include "traces/chrome/read_trace.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <unordered_map>
 
@@ -12,6 +13,7 @@
 #include "traces/chrome/split_steps.hpp"
 #include "traces/chrome/trace_events.hpp"
 #include "traces/chrome/unpacked_stream.hpp"
+#include "traces/events/chakra_events.hpp"
 #include "traces/events/nsight.hpp"
 #include "traces/events/paddle_jobs.hpp"
 #include "traces/events/sqlite.hpp"
@@ -365,6 +367,13 @@ TraceTimeline only_one(std::vector<TraceTimeline> steps) {
                        "with --step)");
 }
 
+ChakraTrace read_chakra(const std::string& path) {
+  UnpackedStream stream(path, kMostTraceBytes);
+  const std::string bytes{std::istreambuf_iterator<char>(&stream), {}};
+  const auto in_name = rank_of_chakra_file(path);
+  return parse_chakra(bytes, path, in_name ? *in_name : rank_in_file_name(path).value_or(0));
+}
+
 }  // namespace
 
 bool is_own(const TraceTimeline& trace) {
@@ -378,7 +387,30 @@ std::vector<TraceTimeline> parse_trace_steps(std::string_view bytes, const std::
   return Collector(read_events(stream, file, is_of_use), file).run();
 }
 
+std::vector<std::vector<TraceTimeline>> chakra_steps(const std::vector<ChakraTrace>& ranks) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto other = std::find_if(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(r),
+                                    [&](const ChakraTrace& o) { return o.rank == ranks[r].rank; });
+    if (other == ranks.begin() + static_cast<std::ptrdiff_t>(r)) continue;
+    throw InputError(ranks[r].file, "",
+                     "is of rank " + std::to_string(ranks[r].rank) + ", as " + other->file +
+                         " is; give one file of each rank, named as ASTRA-sim does: job.3.et");
+  }
+  std::vector<RawTrace> events = chakra_events(ranks, cell_of_slice_name);
+  std::vector<std::vector<TraceTimeline>> steps;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    steps.push_back(Collector(std::move(events[r]), ranks[r].file).run());
+  return steps;
+}
+
+std::vector<std::vector<TraceTimeline>> read_chakra_steps(const std::vector<std::string>& paths) {
+  std::vector<ChakraTrace> ranks;
+  for (const std::string& path : paths) ranks.push_back(read_chakra(path));
+  return chakra_steps(ranks);
+}
+
 std::vector<TraceTimeline> read_trace_steps(const std::string& path) {
+  if (is_chakra_file(path)) return read_chakra_steps({path}).front();
   if (is_sqlite_file(path)) return Collector(read_nsight(path, is_of_use), path).run();
   UnpackedStream stream(path, kMostTraceBytes);
   return Collector(read_events(stream, path, is_of_use), path).run();

@@ -1,6 +1,7 @@
 // Reads a trace file back: our own, or one of another tool whose slices are named after the actions
 // of a pipeline ("PP:0F3" and "0F3" as PyTorch writes them, "F m3 s0" as we do, "forward_0" in
-// Paddle's pipeline_profile.json): a Chrome trace, or what Nsight Systems exports as SQLite.
+// Paddle's pipeline_profile.json): a Chrome trace, what Nsight Systems exports as SQLite, or the
+// execution traces of Chakra.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "traces/analysis/trace_timeline.hpp"
+#include "traces/events/chakra.hpp"
 
 namespace pipewright::traces {
 
@@ -32,6 +34,11 @@ std::vector<TraceTimeline> read_trace_steps(const std::string& path);
 /// (device_spans.hpp), or of the slices that the profiler drew there.
 TraceTimeline parse_trace(std::string_view bytes, const std::string& file);
 std::vector<TraceTimeline> parse_trace_steps(std::string_view bytes, const std::string& file);
+
+/// Files of Chakra, one of each rank, each unpacked as above: the steps of each. They are read
+/// together, because the other end of a message is in another's. Throws as read_trace_steps().
+std::vector<std::vector<TraceTimeline>> read_chakra_steps(const std::vector<std::string>& paths);
+std::vector<std::vector<TraceTimeline>> chakra_steps(const std::vector<ChakraTrace>& ranks);
 
 /// True if the trace was written by Pipewright.
 bool is_own(const TraceTimeline& trace);

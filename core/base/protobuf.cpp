@@ -1,26 +1,28 @@
-#include "core/onnx/wire.hpp"
+#include "core/base/protobuf.hpp"
 
 #include <bit>
 
 #include "core/base/error.hpp"
 #include "core/base/little_endian.hpp"
 
-namespace pipewright::onnx {
+namespace pipewright {
 
 void WireMessage::fail(const char* at, const std::string& why) const {
   throw InputError(file_.name, "byte " + std::to_string(at - file_.first), why);
 }
 
+std::string WireMessage::doubt() const { return "; is it " + std::string(file_.kind) + "?"; }
+
 std::uint64_t WireMessage::varint(std::string_view& bytes) const {
   std::uint64_t value = 0;
   for (unsigned shift = 0; shift < 64; shift += 7) {
-    if (bytes.empty()) fail(bytes.data(), "ends in the middle of a number; is it an ONNX file?");
+    if (bytes.empty()) fail(bytes.data(), "ends in the middle of a number" + doubt());
     const auto byte = static_cast<unsigned char>(bytes.front());
     bytes.remove_prefix(1);
     value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
     if (byte < 0x80) return value;
   }
-  fail(bytes.data(), "expected a number of at most ten bytes; is it an ONNX file?");
+  fail(bytes.data(), "expected a number of at most ten bytes" + doubt());
 }
 
 std::uint64_t WireMessage::fixed(std::string_view& bytes, std::size_t size) const {
@@ -35,7 +37,7 @@ std::optional<WireField> WireMessage::next() {
   const char* at = left_.data();
   const std::uint64_t key = varint(left_);
   WireField field{.number = static_cast<std::uint32_t>(key >> 3)};
-  if (key >> 3 == 0 || key >> 32 != 0) fail(at, "expected a field; is it an ONNX file?");
+  if (key >> 3 == 0 || key >> 32 != 0) fail(at, "expected a field" + doubt());
   switch (key & 7) {
     case 0:
       field.value = varint(left_);
@@ -45,7 +47,7 @@ std::optional<WireField> WireMessage::next() {
       field.value = fixed(left_, 8);
       return field;
     case 2: {
-      field.type = WireType::Bytes;
+      field.type = WireType::Delimited;
       const std::uint64_t size = varint(left_);
       if (size > left_.size()) {
         fail(at, "field " + std::to_string(field.number) + " has " + std::to_string(size) +
@@ -60,18 +62,17 @@ std::optional<WireField> WireMessage::next() {
       field.value = fixed(left_, 4);
       return field;
     default:
-      fail(at,
-           "field " + std::to_string(field.number) + " is of no known kind; is it an ONNX file?");
+      fail(at, "field " + std::to_string(field.number) + " is of no known kind" + doubt());
   }
 }
 
 void WireMessage::refuse(const WireField& field, std::string_view what) const {
-  const char* at = field.type == WireType::Bytes ? field.bytes.data() : left_.data();
+  const char* at = field.type == WireType::Delimited ? field.bytes.data() : left_.data();
   fail(at, "field " + std::to_string(field.number) + ": expected " + std::string(what));
 }
 
 std::string_view WireMessage::bytes_of(const WireField& field, std::string_view what) const {
-  if (field.type != WireType::Bytes) refuse(field, what);
+  if (field.type != WireType::Delimited) refuse(field, what);
   return field.bytes;
 }
 
@@ -87,7 +88,7 @@ float WireMessage::float_of(const WireField& field, std::string_view what) const
 
 void WireMessage::add_integers(const WireField& field, std::string_view what,
                                std::vector<std::int64_t>& numbers) const {
-  if (field.type != WireType::Bytes) {
+  if (field.type != WireType::Delimited) {
     numbers.push_back(integer_of(field, what));
     return;
   }
@@ -98,7 +99,7 @@ void WireMessage::add_integers(const WireField& field, std::string_view what,
 
 void WireMessage::add_floats(const WireField& field, std::string_view what,
                              std::vector<float>& numbers) const {
-  if (field.type != WireType::Bytes) {
+  if (field.type != WireType::Delimited) {
     numbers.push_back(float_of(field, what));
     return;
   }
@@ -118,4 +119,18 @@ void WireMessage::add_doubles(const WireField& field, std::string_view what,
   }
 }
 
-}  // namespace pipewright::onnx
+std::optional<WireMessage> WireStream::next() {
+  std::string_view& left = messages_.left_;
+  if (left.empty()) return std::nullopt;
+  const char* at = left.data();
+  const std::uint64_t size = messages_.varint(left);
+  if (size > left.size()) {
+    messages_.fail(at, "a message of " + std::to_string(size) + " bytes, and the file has " +
+                           std::to_string(left.size()) + " more" + messages_.doubt());
+  }
+  const std::string_view bytes = left.substr(0, static_cast<std::size_t>(size));
+  left.remove_prefix(bytes.size());
+  return WireMessage(bytes, messages_.file_);
+}
+
+}  // namespace pipewright

@@ -9,21 +9,22 @@
 #include <string_view>
 #include <vector>
 
-namespace pipewright::onnx {
+namespace pipewright {
 
 /// Where a message lies in its file, for what is wrong with it.
 struct WireFile {
   std::string name;
   const char* first = nullptr;
+  std::string_view kind;  // "an ONNX file"
 };
 
-enum class WireType { Varint, Fixed64, Bytes, Fixed32 };
+enum class WireType { Varint, Fixed64, Delimited, Fixed32 };
 
 struct WireField {
   std::uint32_t number = 0;
   WireType type = WireType::Varint;
-  std::uint64_t value = 0;      // of all but Bytes
-  std::string_view bytes = {};  // of Bytes
+  std::uint64_t value = 0;      // of all but Delimited
+  std::string_view bytes = {};  // of Delimited
 };
 
 /// The fields of one message.
@@ -49,12 +50,27 @@ class WireMessage {
   [[noreturn]] void fail(const char* at, const std::string& why) const;
 
  private:
+  friend class WireStream;
   std::uint64_t varint(std::string_view& bytes) const;
   std::uint64_t fixed(std::string_view& bytes, std::size_t size) const;
   [[noreturn]] void refuse(const WireField& field, std::string_view what) const;
+  /// "; is it an ONNX file?"
+  std::string doubt() const;
 
   std::string_view left_;
   const WireFile& file_;
 };
 
-}  // namespace pipewright::onnx
+/// Messages one after the other, each with its length in front.
+class WireStream {
+ public:
+  WireStream(std::string_view bytes, const WireFile& file) : messages_(bytes, file) {}
+
+  /// The next one; none at the end. Throws InputError where it is cut short.
+  std::optional<WireMessage> next();
+
+ private:
+  WireMessage messages_;
+};
+
+}  // namespace pipewright
