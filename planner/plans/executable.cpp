@@ -78,11 +78,9 @@ std::map<std::string, Executable> executable_on_devices(const Job& job,
   if (!not_on_gpus.empty())
     return {
         {"cpu", {}}, {"paced", {}}, {"cuda", {Answer::No, "not in the executor: " + not_on_gpus}}};
-  return {
-      {"cpu", {}},
-      {"paced", {}},
-      {"cuda",
-       {Answer::IfThere, "the CUDA module and a GPU (pipewright doctor); not tried on one yet"}}};
+  return {{"cpu", {}},
+          {"paced", {}},
+          {"cuda", {Answer::IfThere, "the CUDA module and a GPU (pipewright doctor)"}}};
 }
 
 }  // namespace pipewright::planner

@@ -261,7 +261,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--trace", members("t.json")},
       {"--svg", members("t.svg")},
       {"--html", members("t.html")},
-      {"--chakra", members("chakra")},
+      {"--chakra", {.says = Says::Presentation}},  // refused where there are collectives
       {"--width", members("60")},
       {"--emit-order", members("", {"order"})},
       {"--what-if", members("", {"what_if"})},

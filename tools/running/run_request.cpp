@@ -70,7 +70,7 @@ std::optional<TrainingRequest> request_of_device(const std::string& device,
     return request;
   }
   if (request.checkpoints.any())
-    throw InputError("checkpoints belong to --device cpu; paced trains nothing");
+    throw InputError("checkpoints belong to --device cpu and cuda; paced trains nothing");
   for (const char* flag : {"--verify", "--data", "--numerics", "--output"}) {
     if (!arguments.has(flag)) continue;
     throw InputError(std::string(flag) + " belongs to --device cpu; paced computes nothing");
