@@ -256,6 +256,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--fit", refused("profile.json")},
       {"--step", refused("0")},
       {"--costs-out", refused("costs.csv")},
+      {"--merged", refused("job.tar")},
       {"--out", refused("out.json")},
       {"--fail-if", members("step>1%")},
       {"--trace", members("t.json")},

@@ -10,7 +10,20 @@ import unittest
 
 import pipewright
 import pipewright.torch
-from torch_jobs import WORDS, assert_refusals, difference, loss_fn, run_job, step_on, torch, traced_step
+from pipewright.torch.counting import watching_memory
+from torch_jobs import (
+    LENGTH,
+    WIDTH,
+    WORDS,
+    PipelineStage,
+    assert_refusals,
+    difference,
+    loss_fn,
+    run_job,
+    step_on,
+    torch,
+    traced_step,
+)
 from torch_models import Gpt, gpt_batch
 
 nn = torch.nn
@@ -62,7 +75,41 @@ def measured(rank, repeats):
     return pipewright.torch.measure(captured, [gpt_batch(2), gpt_batch(4)], loss_fn, repeats=repeats)
 
 
+def held(rank, name, micro_batches):
+    """The most bytes of activations that this rank holds in a step, as the plan says and as PyTorch's operators make and
+    drop them."""
+    model = Gpt(blocks=6)
+    captured = pipewright.torch.capture(model, gpt_batch(8)[0], name="gpt")
+    order = pipewright.schedule(name, pp=2, micro_batches=micro_batches)
+    half = len(captured.layers) // 2
+    cut = [(0, half), (half, len(captured.layers))]
+    shape = (8 * micro_batches, LENGTH, WORDS)
+    profile = pipewright.torch.measure(captured, [(gpt_batch(8)[0], torch.randn(8, LENGTH, WORDS))], mse, repeats=1)
+    plan = pipewright.plan_of_order(order, captured.model, profile, cut, 8)
+    first, end = cut[rank]
+    module = nn.Sequential(*[layer for _, layer in captured.layers[first:end]])
+    stage = PipelineStage(module, rank, 2, torch.device("cpu"), group=torch.distributed.group.WORLD)
+    pipeline = pipewright.torch.schedule(order, [stage], mse)
+    inputs = (gpt_batch(8 * micro_batches)[0],) if rank == 0 else ()
+    target = torch.randn(shape) if rank == 1 else None
+    pipeline.step(*inputs, target=target, losses=[])
+    state = [*module.parameters(), *[one.grad for one in module.parameters()], *module.buffers()]
+    with watching_memory([*inputs, *([] if target is None else [target]), *state]) as alive:
+        pipeline.step(*inputs, target=target, losses=[])
+    weights = sum(one.numel() * one.element_size() for one in module.parameters())
+    return pipewright.simulate(plan).peak_bytes[rank] - 2 * weights, alive.most
+
+
 class Measure(unittest.TestCase):
+    def test_a_step_holds_what_the_plan_says(self):
+        for name, micro_batches in (("gpipe", 6), ("1f1b", 6)):
+            for rank, (planned, found) in enumerate(run_job(2, held, name, micro_batches)):
+                with self.subTest(schedule=name, rank=rank):
+                    # PyTorch keeps what it has sent, and the last rank the outputs, to the end of the step.
+                    until_the_end = micro_batches * 8 * LENGTH * (WIDTH + rank * WORDS) * 4
+                    self.assertLess(planned / found, 1.05)
+                    self.assertGreater(planned / found, 0.95 - until_the_end / found)
+
     def test_layers_are_ordered_as_their_work_is_and_add_up_to_the_step(self):
         torch.manual_seed(1)
         model = nn.Sequential(*[nn.Sequential(nn.Linear(256, w), nn.ReLU(), nn.Linear(w, 256)) for w in (16, 4096, 512)])

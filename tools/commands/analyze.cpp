@@ -16,6 +16,7 @@
 #include "tools/input/trace_files.hpp"
 #include "tools/input/trace_program.hpp"
 #include "tools/input/traced_replay.hpp"
+#include "tools/output/merged_traces.hpp"
 #include "tools/output/root_causes_text.hpp"
 #include "tools/output/step_page.hpp"
 #include "tools/output/timeline_text.hpp"
@@ -180,11 +181,15 @@ std::vector<Flag> trace_flags() {
        .help = "write what each action took from when it could begin, as simulate --costs reads it",
        .is_file = true,
        .writes = Writes::File},
+      merged_flag(),
   };
 }
 
-Step read_trace_step(const std::vector<std::string>& files, const Arguments& arguments) {
-  Step step = traced_step(choose_step(read_trace_files(files), step_number(arguments)));
+Step read_trace_step(const std::vector<std::string>& files, const Arguments& arguments,
+                     std::vector<RankTrace>& to_merge) {
+  TraceFiles read = read_trace_files(files);
+  if (arguments.has("--merged")) to_merge = rank_traces(read);
+  Step step = traced_step(choose_step(std::move(read), step_number(arguments)));
   if (asks_for_order(arguments)) step.order = order_of_trace(step.read->joined.trace, kAnOrder);
   return step;
 }
@@ -206,7 +211,8 @@ int run_analyze(const Arguments& arguments, Session& session) {
     refuse_flags(arguments, trace_flags(),
                  "belongs to traces; simulate --emit-order writes orders");
   }
-  const Step step = trace ? read_trace_step(files, arguments)
+  std::vector<RankTrace> to_merge;
+  const Step step = trace ? read_trace_step(files, arguments, to_merge)
                           : simulated_step(read_subject(arguments, Purpose::Predict, session));
   const traces::BubbleReport report = bubbles_of(step);
   const traces::RootReport roots = roots_of(step, report);
@@ -227,6 +233,8 @@ int run_analyze(const Arguments& arguments, Session& session) {
     if (arguments.has("--emit-order")) session.print(write_order_csv(*step.order));
   }
   save_files(step, report, roots, replay, what_ifs, arguments, session);
+  if (const auto path = arguments.text("--merged"))
+    save_merged(*path, to_merge, step.read->joined.clocks, session);
   return kDone;
 }
 

@@ -58,7 +58,8 @@ struct TraceTimeline {
   std::int64_t makespan_ns = 0;
   /// Another tool's: what the clock of the machine showed at time 0, and how many ranks there are.
   std::int64_t clock_ns = 0;
-  int world_size = 0;  // 0: the file does not say
+  std::int64_t base_ns = 0;  // and where the file's own times are 0
+  int world_size = 0;        // 0: the file does not say
   /// Another tool's: which of the file's steps this is, by PyTorch's profiler or counted from 0.
   int step = 0;
   bool steps_are_marked = false;    // by the profiler

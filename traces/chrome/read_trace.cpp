@@ -329,7 +329,8 @@ class Collector {
     }
     // A base out of range is ignored: all files of a job have the same one.
     const std::int64_t base = raw_.base_ns.value_or(0);
-    step.clock_ns = (base < 0 || base > kMostTogether ? 0 : base) + first;
+    step.base_ns = base < 0 || base > kMostTogether ? 0 : base;
+    step.clock_ns = step.base_ns + first;
     step.world_size =
         static_cast<int>(std::clamp<std::int64_t>(raw_.world_size.value_or(0), 0, kMostRanks));
     for (TraceRank& rank : step.ranks) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -15,6 +16,7 @@ namespace cli_report_test {
 using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 constexpr const char* kOrder = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
 
@@ -100,6 +102,46 @@ TEST(Report, ShowsWhereAnOrderStandsAndSaysNo) {
   EXPECT_EQ(report.status, 1) << report.err;
   EXPECT_THAT(report.out, HasSubstr("DEADLOCK"));
   EXPECT_THAT(text_of(folder, "page.html"), HasSubstr("<pre>DEADLOCK"));
+}
+
+/// Unpacked by tar, the files are what they were; the manifest has what analyze says of the clocks.
+TEST(MergedTraces, AreTheFilesAndHowTheirClocksRelate) {
+  const Folder folder;
+  const std::string ranks[] = {kineto_rank(0, 0), kineto_rank(1, 300)};
+  folder.write("a.json", ranks[1]);
+  folder.write("b.json", ranks[0]);
+  const auto run = pipewright("analyze a.json b.json --merged job.tar --json", folder);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("job.tar; Perfetto opens it"));
+  ASSERT_EQ(std::system(("cd " + folder.path().string() + " && tar -xf job.tar").c_str()), 0);
+  for (const int rank : {0, 1})
+    EXPECT_EQ(text_of(folder, "rank" + std::to_string(rank) + ".json"), ranks[rank]);
+  const std::string manifest = text_of(folder, "perfetto_manifest.json");
+  EXPECT_THAT(manifest, StartsWith("{\n \"perfetto_manifest\""));
+  const json files = json::parse(manifest).at("perfetto_manifest").at("files");
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_FALSE(files[0].contains("clocks"));
+  EXPECT_EQ(files[1].at("clocks").at("sync_to").at("file"), files[0].at("path"));
+  const std::int64_t behind = json::parse(run.out).at("clocks")[1].at("shift_ns");
+  EXPECT_GT(behind, 100'000);
+  const bool first_is_0 = files[0].at("path") == "rank0.json";
+  EXPECT_EQ(files[first_is_0 ? 1 : 0].at("machine").at("name"), "rank 1");
+  EXPECT_EQ(files[1].at("clocks").at("offset_ns"), first_is_0 ? behind : -behind);
+}
+
+TEST(MergedTraces, RefusesWhatIsNoFileOfEachRank) {
+  const Folder folder;
+  folder.write("order.csv", kOrder);
+  folder.write("rank0.json", kineto_rank(0, 0));
+  ASSERT_EQ(pipewright("simulate order.csv --cost F=1ms --trace own.json -q", folder).status, 0);
+  const auto refused = [&](const std::string& what) {
+    const auto run = pipewright("analyze " + what + " --merged job.tar", folder);
+    EXPECT_EQ(run.status, 2) << what;
+    return run.err;
+  };
+  EXPECT_THAT(refused("own.json"), HasSubstr("own.json: has several ranks in it"));
+  EXPECT_THAT(refused("rank0.json"), HasSubstr("rank0.json: is alone"));
+  EXPECT_THAT(refused("order.csv --cost F=1ms"), HasSubstr("--merged"));
 }
 
 TEST(Report, RefusesInOneSentenceWhatMakesNoPage) {
