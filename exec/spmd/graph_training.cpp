@@ -345,9 +345,15 @@ GraphTraining trained_in_process(GraphJob job, GraphSave save, const GraphProces
 
 int processes_of(const OperatorGraph& graph) { return ranks_of(graph).back() + 1; }
 
+void require_trainable(const OperatorGraph& graph, const TrainingSteps& steps,
+                       const GraphTrainingOptions& options) {
+  require_runnable(graph, steps, options.functions);
+  if (options.schedule) require_micro_batches(graph, steps, options.schedule->micro_batches);
+}
+
 GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps,
                           const GraphTrainingOptions& options, const GraphProcess* process) {
-  require_runnable(graph, steps, options.functions);
+  require_trainable(graph, steps, options);
   GraphJob job{.graph = graph,
                .steps = steps,
                .functions = options.functions,
@@ -355,7 +361,6 @@ GraphTraining train_graph(const OperatorGraph& graph, const TrainingSteps& steps
                .last_uses = last_uses(graph, steps)};
   std::optional<spmd::PipelineSteps> pipeline;
   if (options.schedule) {
-    require_micro_batches(graph, steps, options.schedule->micro_batches);
     pipeline = pipeline_steps(graph, options.schedule->stages, steps);
     job.schedule = &*options.schedule;
     job.pipeline = &*pipeline;

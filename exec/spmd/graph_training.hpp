@@ -67,9 +67,12 @@ struct GraphProcess {
 /// As many as have to be started: one more than the highest rank.
 int processes_of(const spmd::OperatorGraph& graph);
 
-/// With the graph's optimizer; in threads, unless this is a process of a job. Throws InputError: an
-/// operator that is not computed here, more ranks or elements than these bounds; RunError: a value
-/// that is not finite.
+/// Throws InputError: an operator that is not computed here, more ranks, elements or micro-batches
+/// than these bounds.
+void require_trainable(const spmd::OperatorGraph& completed, const spmd::TrainingSteps& steps,
+                       const GraphTrainingOptions& options);
+/// With the graph's optimizer; in threads, unless this is a process of a job. Throws as
+/// require_trainable(); RunError: a value that is not finite.
 /// A schedule is of the stages of `completed`, and `steps` are in their order.
 GraphTraining train_graph(const spmd::OperatorGraph& completed, const spmd::TrainingSteps& steps,
                           const GraphTrainingOptions& options,

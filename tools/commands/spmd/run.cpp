@@ -170,8 +170,9 @@ int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* l
   plan_steps(arguments, loss, trained);
   if (speaks) write_orders(arguments, trained, session);
   if (const auto folder = arguments.text("--load")) options.load = *folder;
-  if (speaks) trained.serial = trained_on_one_rank(given, loss, options);
   if (trained.pipeline) options.schedule = trained.pipeline->program.schedule;
+  exec::graphs::require_trainable(trained.graph, trained.steps, options);
+  if (speaks) trained.serial = trained_on_one_rank(given, loss, options);
   if (const auto folder = arguments.text("--save")) options.save = *folder;
   if (link == nullptr) {
     trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options);
