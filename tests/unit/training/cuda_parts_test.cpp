@@ -253,10 +253,10 @@ TEST(CudaRefusals, NameWhatNoGpuTrainsYet) {
   EXPECT_NE(layer.find("--device cpu"), std::string::npos) << layer;
   training.training = setting.training;
   training.training.save.emplace();
-  EXPECT_NE(refusal_of(program, training).find("checkpoints"), std::string::npos);
+  EXPECT_EQ(refusal_of(program, training), "");
   training.training = setting.training;
   training.training.mode = RunMode::Evaluate;
-  EXPECT_NE(refusal_of(program, training).find("evaluate"), std::string::npos);
+  EXPECT_EQ(refusal_of(program, training), "");
 }
 
 TEST(CudaModule, AsksForAllConnectionsUnlessTheUserHasSaidOtherwise) {
