@@ -10,7 +10,7 @@ import unittest
 
 import pipewright
 import pipewright.torch
-from pipewright.torch.counting import watching_memory
+from pipewright.torch.counting import Alive, watching_memory
 from torch_jobs import (
     LENGTH,
     WIDTH,
@@ -94,7 +94,8 @@ def held(rank, name, micro_batches):
     target = torch.randn(shape) if rank == 1 else None
     pipeline.step(*inputs, target=target, losses=[])
     state = [*module.parameters(), *[one.grad for one in module.parameters()], *module.buffers()]
-    with watching_memory([*inputs, *([] if target is None else [target]), *state]) as alive:
+    alive = Alive([*inputs, *([] if target is None else [target]), *state])
+    with watching_memory(alive):
         pipeline.step(*inputs, target=target, losses=[])
     weights = sum(one.numel() * one.element_size() for one in module.parameters())
     return pipewright.simulate(plan).peak_bytes[rank] - 2 * weights, alive.most

@@ -32,10 +32,10 @@ PIPEWRIGHT_HOST_DEVICE inline std::size_t row_of_part(std::size_t part, std::siz
 }
 
 /// partial[part][column].
-template <class T>
-struct BiasParts {
+template <class Term>
+struct ColumnParts {
   std::size_t rows, width, parts;
-  const T* dy;
+  Term term;
   float* partial;
   std::size_t work() const { return rows * width; }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
@@ -43,7 +43,7 @@ struct BiasParts {
     const std::size_t end = row_of_part(part + 1, parts, rows);
     float sum = 0.0F;
     for (std::size_t r = row_of_part(part, parts, rows); r < end; ++r)
-      sum += dy[r * width + column];
+      sum += term(r * width + column, r);
     partial[i] = sum;
   }
 };
@@ -68,26 +68,6 @@ struct LayerNormParts {
     }
     partial[i] = of_scale;
     partial[parts * width + i] = of_shift;
-  }
-};
-
-template <class T>
-struct RmsNormParts {
-  std::size_t rows, width, parts;
-  const T* x;
-  const float* inverse_root;
-  const T* dy;
-  float* partial;
-  std::size_t work() const { return rows * width; }
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    const std::size_t part = i / width, column = i % width;
-    const std::size_t end = row_of_part(part + 1, parts, rows);
-    float sum = 0.0F;
-    for (std::size_t r = row_of_part(part, parts, rows); r < end; ++r) {
-      const std::size_t at = r * width + column;
-      sum += dy[at] * (x[at] * inverse_root[r]);
-    }
-    partial[i] = sum;
   }
 };
 

@@ -12,17 +12,33 @@
 
 namespace pipewright::exec::cuda {
 
+/// What row r adds to the sum of the column in which element `at` lies.
 template <class T>
-struct BiasBackwardWeight {
-  std::size_t rows, width;
+struct BiasTerm {
   const T* dy;
+  PIPEWRIGHT_HOST_DEVICE float operator()(std::size_t at, std::size_t) const { return dy[at]; }
+};
+template <class T>
+struct RmsNormTerm {
+  const T* x;
+  const float* inverse_root;
+  const T* dy;
+  PIPEWRIGHT_HOST_DEVICE float operator()(std::size_t at, std::size_t r) const {
+    return dy[at] * (x[at] * inverse_root[r]);
+  }
+};
+
+template <class Term>
+struct ColumnSums {
+  std::size_t rows, width;
+  Term term;
   bool adds;
-  float* dbias;
+  float* sums;
   std::size_t work() const { return rows * width; }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
-    float sum = adds ? dbias[j] : 0.0F;
-    for (std::size_t r = 0; r < rows; ++r) sum += dy[r * width + j];
-    dbias[j] = sum;
+    float sum = adds ? sums[j] : 0.0F;
+    for (std::size_t r = 0; r < rows; ++r) sum += term(r * width + j, r);
+    sums[j] = sum;
   }
 };
 
@@ -44,25 +60,6 @@ struct LayerNormBackwardWeight {
     }
     dscale[j] = of_scale;
     dshift[j] = of_shift;
-  }
-};
-
-template <class T>
-struct RmsNormBackwardWeight {
-  std::size_t rows, width;
-  const T* x;
-  const float* inverse_root;
-  const T* dy;
-  bool adds;
-  float* dscale;
-  std::size_t work() const { return rows * width; }
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
-    float sum = adds ? dscale[j] : 0.0F;
-    for (std::size_t r = 0; r < rows; ++r) {
-      const std::size_t at = r * width + j;
-      sum += dy[at] * (x[at] * inverse_root[r]);
-    }
-    dscale[j] = sum;
   }
 };
 

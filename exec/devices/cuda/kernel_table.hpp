@@ -210,21 +210,28 @@ void fill_attention(pipewright_cuda_kernels& k) {
 }
 
 /// `in_parts`: rows are added up in several parts where they are many, else in the CPU's order.
+template <class Launcher, bool in_parts, class Term>
+int sum_columns(void* s, int rows, int width, const Term& term, float* scratch, int adds,
+                float* sums) {
+  const std::size_t columns = count(width);
+  const std::size_t parts = in_parts ? parts_of_rows(count(rows), columns) : 1;
+  if (parts == 1) {
+    return Launcher::elements(s, columns,
+                              ColumnSums<Term>{count(rows), columns, term, adds != 0, sums});
+  }
+  const int failed = Launcher::elements(
+      s, parts * columns, ColumnParts<Term>{count(rows), columns, parts, term, scratch});
+  if (failed != 0) return failed;
+  return Launcher::elements(s, columns,
+                            PartTotals{columns, parts, scratch, adds != 0, sums, nullptr});
+}
+
 template <class Launcher, class T, bool in_parts>
 void fill_columns(pipewright_cuda_kernels& k) {
   k.bias_backward_weight = [](void* s, int rows, int width, const void* dy, float* scratch,
                               int adds, float* dbias) {
-    const std::size_t columns = count(width);
-    const std::size_t parts = in_parts ? parts_of_rows(count(rows), columns) : 1;
-    if (parts == 1) {
-      return Launcher::elements(
-          s, columns, BiasBackwardWeight<T>{count(rows), columns, in<T>(dy), adds != 0, dbias});
-    }
-    const int failed = Launcher::elements(
-        s, parts * columns, BiasParts<T>{count(rows), columns, parts, in<T>(dy), scratch});
-    if (failed != 0) return failed;
-    return Launcher::elements(s, columns,
-                              PartTotals{columns, parts, scratch, adds != 0, dbias, nullptr});
+    return sum_columns<Launcher, in_parts>(s, rows, width, BiasTerm<T>{in<T>(dy)}, scratch, adds,
+                                           dbias);
   };
   k.layer_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* mean,
                                     const float* inverse, const void* dy, float* scratch, int adds,
@@ -250,19 +257,8 @@ template <class Launcher, class T, bool in_parts>
 void fill_rms_columns(pipewright_cuda_kernels& k) {
   k.rms_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* inverse,
                                   const void* dy, float* scratch, int adds, float* dscale) {
-    const std::size_t columns = count(width);
-    const std::size_t parts = in_parts ? parts_of_rows(count(rows), columns) : 1;
-    if (parts == 1) {
-      return Launcher::elements(s, columns,
-                                RmsNormBackwardWeight<T>{count(rows), columns, in<T>(x), inverse,
-                                                         in<T>(dy), adds != 0, dscale});
-    }
-    const int failed = Launcher::elements(
-        s, parts * columns,
-        RmsNormParts<T>{count(rows), columns, parts, in<T>(x), inverse, in<T>(dy), scratch});
-    if (failed != 0) return failed;
-    return Launcher::elements(s, columns,
-                              PartTotals{columns, parts, scratch, adds != 0, dscale, nullptr});
+    return sum_columns<Launcher, in_parts>(
+        s, rows, width, RmsNormTerm<T>{in<T>(x), inverse, in<T>(dy)}, scratch, adds, dscale);
   };
 }
 

@@ -79,14 +79,11 @@ class Alive:
     def __init__(self, given: list[Any]) -> None:
         self.sizes: dict[int, tuple[Any, int]] = {}  # by storage
         self.most = 0
+        self.leave_out(given)
+
+    def leave_out(self, given: list[Any]) -> None:
         for tensor in given:
             self._see(tensor, 0)
-
-    def _see(self, tensor: Any, size: int) -> None:
-        from torch.multiprocessing.reductions import StorageWeakRef
-
-        storage = StorageWeakRef(tensor.untyped_storage())
-        self.sizes.setdefault(storage.cdata, (storage, size))
 
     def saw(self, made: list[Any]) -> None:
         for tensor in made:
@@ -97,12 +94,16 @@ class Alive:
         self.sizes = {key: known for key, known in self.sizes.items() if not known[0].expired()}
         return sum(size for _, size in self.sizes.values())
 
+    def _see(self, tensor: Any, size: int) -> None:
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        storage = StorageWeakRef(tensor.untyped_storage())
+        self.sizes.setdefault(storage.cdata, (storage, size))
+
 
 @contextmanager
-def watching_memory(given: list[Any]) -> Iterator[Alive]:
+def watching_memory(alive: Alive) -> Iterator[None]:
     from torch.utils._python_dispatch import TorchDispatchMode
-
-    alive = Alive(given)
 
     class Watched(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -111,7 +112,7 @@ def watching_memory(given: list[Any]) -> Iterator[Alive]:
             return out
 
     with Watched():
-        yield alive
+        yield
 
 
 def held(layer: Any, inputs: tuple[Any, ...]) -> int:
@@ -119,19 +120,19 @@ def held(layer: Any, inputs: tuple[Any, ...]) -> int:
     gradients of the inputs. The gradients of the parameters are there already, as for all micro-batches but the first."""
     torch = require_torch()
     most = 0
-    for _ in range(2):
+    for _ in range(2):  # the first makes these gradients
         given = [one.detach().requires_grad_(one.is_floating_point()) for one in inputs]
-        with watching_memory([*given, *layer.parameters(), *layer.buffers()]) as alive:
+        alive = Alive([*given, *layer.parameters(), *layer.buffers()])
+        with watching_memory(alive):
             outputs = tensors_in(layer(*given))
-            forward = alive.most - alive.now()
+        before = alive.now()
+        forward, alive.most = alive.most - before, 0
         back = [one for one in outputs if one.requires_grad]
         gradients = [torch.ones_like(one) for one in back]
-        known = [parameter.grad for parameter in layer.parameters() if parameter.grad is not None]
-        before = alive.now()
-        with watching_memory([*given, *layer.parameters(), *layer.buffers(), *gradients, *known]) as later:
-            later.sizes = {**alive.sizes, **later.sizes}
+        alive.leave_out([*gradients, *(one.grad for one in layer.parameters() if one.grad is not None)])
+        with watching_memory(alive):
             if back:
                 torch.autograd.backward(back, gradients)
         made = sum(storage_of(one.grad)[1] for one in given if one.grad is not None)
-        most = max(forward, later.most - before - made, 0)
+        most = max(forward, alive.most - before - made, 0)
     return most
