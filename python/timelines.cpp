@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/error.hpp"
 #include "core/costs/action_times.hpp"
 #include "core/timeline/timeline.hpp"
 #include "planner/plans/program_of_plan.hpp"
