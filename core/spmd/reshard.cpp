@@ -137,6 +137,13 @@ class Search {
 
 }  // namespace
 
+std::vector<int> dims_of(const ReshardStep& step) {
+  if (step.kind == ReshardStep::Kind::Exchange) return {};
+  std::vector<int> dims = {step.mesh_dim};
+  dims.insert(dims.end(), step.more_dims.begin(), step.more_dims.end());
+  return dims;
+}
+
 std::string_view name_of(ReshardStep::Kind kind) {
   constexpr std::string_view kNames[] = {"slice",      "make_partial",   "all_gather",
                                          "all_reduce", "reduce_scatter", "all_to_all",

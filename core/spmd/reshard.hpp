@@ -38,6 +38,8 @@ struct ReshardStep {
   std::int64_t bytes = 0;  // that the busiest process sends or receives
 };
 std::string_view name_of(ReshardStep::Kind kind);
+/// The mesh dimensions that it goes along; of an Exchange none.
+std::vector<int> dims_of(const ReshardStep& step);
 
 struct ReshardPrices {
   std::int64_t element_bytes = 4;

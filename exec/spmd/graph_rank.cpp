@@ -19,7 +19,7 @@ RankOfGraph::RankOfGraph(const GraphJob& job, int rank, GroupsByRanks groups)
     : job_(job),
       graph_(job.graph),
       rank_(rank),
-      groups_(std::move(groups)),
+      groups_(timed(std::move(groups), parts_)),
       memory_(job.graph, job.steps) {
   const std::size_t micro_batches = job.schedule == nullptr ? 1 : job.schedule->micro_batches;
   arrays_.resize(job.steps.arrays.size() * micro_batches);
@@ -63,7 +63,7 @@ const std::optional<LocalArray>& RankOfGraph::lying(std::size_t tensor) const {
 RankOutcome RankOfGraph::outcome() const {
   RankOutcome outcome{.losses = losses_,
                       .step_ns = step_ns_,
-                      .spans = spans_,
+                      .spans = {spans_, parts_.spans},
                       .memory = memory_.most(),
                       .bytes_read = bytes_read_,
                       .parameters = {},
@@ -201,6 +201,17 @@ void RankOfGraph::update(const TrainingStep& step) {
   update_part(graph_.optimizer, done + step_, *gradient, *value, states_[step.at]);
 }
 
+/// It ends where the operator begins to sum among processes: such calls are parts of their own.
+template <class Compute>
+void RankOfGraph::as_part(Compute compute) {
+  if (!parts_.is_open) return compute();
+  const std::size_t own = parts_.spans.size();
+  parts_.spans.push_back({.begin_ns = local::steady_ns()});
+  compute();
+  const bool calls = parts_.spans.size() > own + 1;
+  parts_.spans[own].end_ns = calls ? parts_.spans[own + 1].begin_ns : local::steady_ns();
+}
+
 void RankOfGraph::compute(const TrainingStep& step, GradientsOf gradients) {
   const spmd::GraphOperator& one = graph_.operators[step.at];
   const std::vector<int>& ranks = graph_.meshes[*one.annotation.mesh].mesh.ranks;
@@ -217,7 +228,7 @@ void RankOfGraph::compute(const TrainingStep& step, GradientsOf gradients) {
     for (LocalArray* output : call.outputs) {
       if (output != nullptr) std::fill(output->values.begin(), output->values.end(), 0.0F);
     }
-    own != nullptr ? own->forward(call) : local_operator(one).forward(call);
+    as_part([&] { own != nullptr ? own->forward(call) : local_operator(one).forward(call); });
     return;
   }
   std::vector<LocalArray> shares;  // of means
@@ -244,7 +255,7 @@ void RankOfGraph::compute(const TrainingStep& step, GradientsOf gradients) {
     }
   }
   if (std::ranges::count(call.gradients, nullptr) == std::ssize(call.gradients)) return;
-  own != nullptr ? own->backward(call) : local_operator(one).backward(call);
+  as_part([&] { own != nullptr ? own->backward(call) : local_operator(one).backward(call); });
   if (!added.empty()) add_later(step, std::move(added));
 }
 

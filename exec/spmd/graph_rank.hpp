@@ -15,6 +15,7 @@
 #include "exec/spmd/rank_outcome.hpp"
 #include "exec/spmd/saved_state.hpp"
 #include "exec/spmd/stage_mail.hpp"
+#include "exec/spmd/timed_group.hpp"
 
 namespace pipewright::exec::graphs {
 
@@ -69,6 +70,9 @@ class RankOfGraph {
   void update(const spmd::TrainingStep& step);
   void compute(const spmd::TrainingStep& step, GradientsOf gradients = GradientsOf::All);
   void seed_gradient(float value);
+  /// An operator's computation as a part of an action.
+  template <class Compute>
+  void as_part(Compute compute);
 
   // With a schedule.
   std::size_t slot(std::size_t array) const;
@@ -90,6 +94,7 @@ class RankOfGraph {
   const GraphJob& job_;
   const spmd::OperatorGraph& graph_;
   const int rank_;
+  PartSpans parts_;  // of the actions of a step
   GroupsByRanks groups_;
   int step_ = 0;
   std::size_t micro_batch_ = 0;

@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/error.hpp"
+
 namespace pipewright::exec::graphs {
 namespace {
 
-using SpansOfRanks = std::map<int, std::vector<ActionSpan>>;
+using SpansOfRanks = std::map<int, RankSpans>;
 
 std::int64_t first_begin(const SpansOfRanks& spans) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   for (const auto& [rank, own] : spans) {
-    if (!own.empty()) first = std::min(first, own.front().begin_ns);
+    if (!own.actions.empty()) first = std::min(first, own.actions.front().begin_ns);
   }
   return first;
 }
@@ -27,11 +29,19 @@ Timeline timeline_of(const Program& program, const spmd::OperatorGraph& complete
   for (int rank = 0; rank < program.ranks(); ++rank) {
     const auto place = static_cast<std::size_t>(rank);
     const std::vector<int>& ranks = completed.meshes[stages.meshes[place]].mesh.ranks;
-    auto next = spans.at(ranks.front()).begin();
+    const RankSpans& own = spans.at(ranks.front());
+    auto next = own.actions.begin();
+    auto part = own.parts.begin();
     std::int64_t now = 0;
     for (InstructionId at = program.rank_begin[place]; at < program.rank_begin[place + 1]; ++at) {
       const Instruction& one = program.code[at];
-      if (is_compute(one.kind) || one.kind == ActionKind::Opt) {
+      if (program.action_of_part(at) != nullptr) {
+        if (part == own.parts.end()) throw_bug(__FILE__, __LINE__, "a part has not run");
+        timeline.start[at] = part->begin_ns - zero;
+        now = (part++)->end_ns - zero;
+      } else if (program.ends_parts(at)) {
+        now = timeline.start[at] = (next++)->end_ns - zero;
+      } else if (is_compute(one.kind) || one.kind == ActionKind::Opt) {
         timeline.start[at] = next->begin_ns - zero;
         if (one.has(Instruction::kPair)) ++next;
         now = (next++)->end_ns - zero;

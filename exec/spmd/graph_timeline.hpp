@@ -11,7 +11,6 @@ namespace pipewright::exec::graphs {
 /// own: they leave when what makes them has ended, and are waited for until an action begins.
 /// `spans` are by process, as a training has them.
 Timeline timeline_of(const Program& program, const spmd::OperatorGraph& completed,
-                     const spmd::PipelineStages& stages,
-                     const std::map<int, std::vector<ActionSpan>>& spans);
+                     const spmd::PipelineStages& stages, const std::map<int, RankSpans>& spans);
 
 }  // namespace pipewright::exec::graphs

@@ -321,9 +321,11 @@ GraphTraining trained_in_process(GraphJob job, GraphSave save, const GraphProces
                    groups_of_process(wanted_groups(job.graph, job.steps), process));
   rank.train();
   RankOutcome own = rank.outcome();
-  for (ActionSpan& span : own.spans) {
-    span.begin_ns += process.clock_offset_ns;
-    span.end_ns += process.clock_offset_ns;
+  for (auto* spans : {&own.spans.actions, &own.spans.parts}) {
+    for (ActionSpan& span : *spans) {
+      span.begin_ns += process.clock_offset_ns;
+      span.end_ns += process.clock_offset_ns;
+    }
   }
   std::map<int, RankOutcome> outcomes;
   for (const std::string& bytes : process.share(to_bytes(own))) {

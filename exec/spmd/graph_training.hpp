@@ -45,10 +45,9 @@ struct GraphTraining {
   std::vector<std::int64_t> step_ns;  // by step, of the rank that took longest
   /// By the parameter's name, whole: its gradient in the first step, and what it is in the end.
   std::map<std::string, std::vector<float>> gradients = {}, parameters = {};
-  /// Of the last step of a schedule, by rank: its actions in their order, and the updates.
-  std::map<int, std::vector<ActionSpan>> spans = {};
-  spmd::StepMemory memory = {};  // of the arrays as they were held
-  std::int64_t bytes_read = 0;   // of a saved state, by the rank that read most
+  std::map<int, RankSpans> spans = {};  // by rank, of the last step of a schedule
+  spmd::StepMemory memory = {};         // of the arrays as they were held
+  std::int64_t bytes_read = 0;          // of a saved state, by the rank that read most
 };
 
 /// The same tensors and operators on one rank, with no annotation but that, and no chunks.

@@ -21,12 +21,6 @@ std::optional<std::size_t> place_of(const spmd::ProcessMesh& mesh, int rank) {
   return static_cast<std::size_t>(found - mesh.ranks.begin());
 }
 
-std::vector<int> dims_of(const Step& step) {
-  std::vector<int> dims = {step.mesh_dim};
-  dims.insert(dims.end(), step.more_dims.begin(), step.more_dims.end());
-  return dims;
-}
-
 std::vector<int> ranks_of_both(const Distribution& from, const Distribution& to) {
   std::set<int> ranks(from.mesh.ranks.begin(), from.mesh.ranks.end());
   ranks.insert(to.mesh.ranks.begin(), to.mesh.ranks.end());

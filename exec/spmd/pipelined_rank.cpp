@@ -91,6 +91,7 @@ void RankOfGraph::walk_schedule() {
   }
   const auto& stages = job_.schedule->stages;
   spans_.clear();
+  parts_.spans.clear();
   for (std::size_t rank = 0; rank < stages.meshes.size(); ++rank) {
     if (!is_on(graph_.meshes[stages.meshes[rank]].mesh, rank_)) continue;
     for (const Action& action : job_.schedule->lists[rank]) act(action);
@@ -117,6 +118,7 @@ void RankOfGraph::act(const Action& action) {
   const auto stage = static_cast<std::size_t>(action.stage.value);
   spans_.push_back({.begin_ns = local::steady_ns()});
   has_computed_ = false;
+  parts_.is_open = true;
   if (action.kind == ActionKind::F) {
     go_forward(stage);
   } else if (action.kind == ActionKind::W) {
@@ -124,6 +126,7 @@ void RankOfGraph::act(const Action& action) {
   } else {
     go_back(stage, action.kind == ActionKind::B ? GradientsOf::All : GradientsOf::Activations);
   }
+  parts_.is_open = false;
   end_once(spans_.back());
 }
 
@@ -174,9 +177,11 @@ void RankOfGraph::take_step(std::size_t at, GradientsOf gradients) {
       release(*step.outputs[0]);
       return;
     }
-    // What a parameter is brought to for use stays for the other micro-batches.
-    const bool is_there = is_parameter(*step.outputs[0]) && arrays_[*step.outputs[0]].has_value();
-    if (!is_there) move(step);
+    // What a parameter is brought to for use stays for the other micro-batches, and is no part.
+    const bool is_once = is_parameter(*step.outputs[0]);
+    parts_.is_open = !is_once;
+    if (!is_once || !arrays_[*step.outputs[0]]) move(step);
+    parts_.is_open = true;
   } else {
     has_computed_ = true;
     compute(step, gradients);

@@ -34,7 +34,8 @@ std::string to_bytes(const RankOutcome& outcome) {
   Packer packer;
   packer.put_all<double>(outcome.losses);
   packer.put_all<std::int64_t>(outcome.step_ns);
-  packer.put_all<ActionSpan>(outcome.spans);
+  packer.put_all<ActionSpan>(outcome.spans.actions);
+  packer.put_all<ActionSpan>(outcome.spans.parts);
   packer.put<spmd::StepMemory>(outcome.memory);
   packer.put<std::int64_t>(outcome.bytes_read);
   put(packer, outcome.parameters);
@@ -48,7 +49,8 @@ RankOutcome outcome_of(std::string_view bytes) {
   RankOutcome outcome;
   outcome.losses = unpacker.get_all<double>();
   outcome.step_ns = unpacker.get_all<std::int64_t>();
-  outcome.spans = unpacker.get_all<ActionSpan>();
+  outcome.spans.actions = unpacker.get_all<ActionSpan>();
+  outcome.spans.parts = unpacker.get_all<ActionSpan>();
   outcome.memory = unpacker.get<spmd::StepMemory>();
   outcome.bytes_read = unpacker.get<std::int64_t>();
   outcome.parameters = get_parts(unpacker);

@@ -13,17 +13,22 @@
 
 namespace pipewright::exec::graphs {
 
-/// When an action ran, on the steady clock of process 0.
+/// When an action, or a part of one, ran, on the steady clock of process 0.
 struct ActionSpan {
   std::int64_t begin_ns = 0;  // what it waits for is there
   std::int64_t end_ns = 0;
 };
 
+/// Of a step of a schedule.
+struct RankSpans {
+  std::vector<ActionSpan> actions = {};  // in their order, and the updates
+  std::vector<ActionSpan> parts = {};    // of all actions (core/spmd/graph/stage_parts.hpp)
+};
+
 struct RankOutcome {
   std::vector<double> losses = {};  // none where it has no part of the loss
   std::vector<std::int64_t> step_ns = {};
-  /// Of the last step of a schedule: its actions in their order, and the updates.
-  std::vector<ActionSpan> spans = {};
+  RankSpans spans = {};  // of the last step
   spmd::StepMemory memory = {};
   std::int64_t bytes_read = 0;  // of a saved state
   /// Of the parameters that are trained, by tensor: its parts.

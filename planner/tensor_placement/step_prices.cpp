@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/order/element_type.hpp"
-#include "planner/tensor_placement/operator_work.hpp"
 
 namespace pipewright::planner::tensor_placement {
 namespace {
@@ -32,34 +31,26 @@ StepPrices::StepPrices(const spmd::OperatorGraph& completed, const spmd::Trainin
   for (const spmd::NamedMesh& one : completed.meshes) prices_.emplace_back(cluster, one.mesh);
 }
 
-double StepPrices::forward(const TrainingStep& step) const {
-  const OperatorNanoseconds ns = work(graph_, step.at, {}, prices_);
-  return ns.forward + ns.own_collectives;
+OperatorNanoseconds StepPrices::forward(const TrainingStep& step) const {
+  return work(graph_, step.at, {}, prices_);
 }
 
 double StepPrices::backward(const TrainingStep& step, std::vector<bool> gradients) const {
   return work(graph_, step.at, std::move(gradients), prices_).backward;
 }
 
-double StepPrices::move(const TrainingStep& step, std::size_t begin) const {
+double StepPrices::move(const TrainingStep& step, std::size_t place) const {
   const spmd::GraphTensor& tensor = graph_.tensors[step.at];
   const std::int64_t element_bytes = element_type(tensor.type)->bytes;
-  const auto& plan = step.plan.steps;
-  double ns = 0;
-  std::size_t mesh = array(step.inputs[0]).mesh;
-  for (std::size_t place = 0; place < plan.size(); ++place) {
-    const spmd::ReshardStep& one = plan[place];
-    const bool is_exchange = one.kind == spmd::ReshardStep::Kind::Exchange;
-    if (place >= begin) {
-      const spmd::Layout& from =
-          place == 0 ? array(step.inputs[0]).layout : plan[place - 1].after.layout;
-      ns += is_exchange ? exchange(one, element_bytes)
-                        : prices_[mesh].of(one, tensor.shape, from, element_bytes);
-    }
-    const bool is_there = one.after.mesh == graph_.meshes[array(step.outputs[0]).mesh].mesh;
-    if (is_there) mesh = array(step.outputs[0]).mesh;
-  }
-  return ns;
+  const spmd::ReshardStep& one = step.plan.steps[place];
+  if (one.kind == spmd::ReshardStep::Kind::Exchange) return exchange(one, element_bytes);
+  const spmd::TrainingArray &begin = array(step.inputs[0]), &end = array(step.outputs[0]);
+  const spmd::Distribution before =
+      place == 0 ? spmd::Distribution{graph_.meshes[begin.mesh].mesh, begin.layout}
+                 : step.plan.steps[place - 1].after;
+  const bool is_there = before.mesh == graph_.meshes[end.mesh].mesh;
+  return prices_[is_there ? end.mesh : begin.mesh].of(one, tensor.shape, before.layout,
+                                                      element_bytes);
 }
 
 double StepPrices::exchange(const spmd::ReshardStep& step, std::int64_t element_bytes) const {
@@ -85,13 +76,14 @@ double StepPrices::whole() const {
   double ns = 0;
   for (const TrainingStep& step : steps_.steps) {
     if (step.kind == TrainingStep::Kind::Forward) {
-      ns += forward(step);
+      const OperatorNanoseconds of_operator = forward(step);
+      ns += of_operator.forward + of_operator.own_collectives;
     } else if (step.kind == TrainingStep::Kind::Backward) {
       std::vector<bool> wanted;
       for (const spmd::ArrayPlace& place : step.gradients) wanted.push_back(place.has_value());
       ns += backward(step, std::move(wanted));
     } else if (step.kind == TrainingStep::Kind::Move) {
-      ns += move(step);
+      for (std::size_t place = 0; place < step.plan.steps.size(); ++place) ns += move(step, place);
     }
   }
   return ns;

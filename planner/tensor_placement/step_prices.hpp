@@ -3,6 +3,7 @@
 
 #include "core/spmd/graph/training_steps.hpp"
 #include "planner/tensor_placement/mesh_prices.hpp"
+#include "planner/tensor_placement/operator_work.hpp"
 
 namespace pipewright::planner::tensor_placement {
 
@@ -15,12 +16,11 @@ class StepPrices {
   StepPrices(const spmd::OperatorGraph& completed, const spmd::TrainingSteps& steps,
              const Cluster& cluster);
 
-  /// With the sums of a loss over divided classes.
-  double forward(const spmd::TrainingStep& step) const;
+  OperatorNanoseconds forward(const spmd::TrainingStep& step) const;
   /// Of these gradients of the operator's inputs, by place.
   double backward(const spmd::TrainingStep& step, std::vector<bool> gradients) const;
-  /// The steps of a Move's plan from this one on.
-  double move(const spmd::TrainingStep& step, std::size_t begin = 0) const;
+  /// One step of a Move's plan.
+  double move(const spmd::TrainingStep& step, std::size_t place) const;
 
   /// A training step without its update, nothing beside anything else: what a placement minimises.
   double whole() const;

@@ -96,7 +96,8 @@ class Collector {
     std::int64_t sort_index = 0;
     std::map<std::string, std::string> thread_names;
     std::map<std::string, std::int64_t> thread_order;
-    SpansOfThreads spans, annotated;  // of the host, or our own; of a GPU
+    SpansOfThreads spans, annotated;                  // of the host, or our own; of a GPU
+    std::map<std::string, std::int64_t> parts_begun;  // by tid: of an action that is to come
     std::vector<MarkedStep> marks;
     std::vector<TimeRange> kernels;  // that compute, of the process that is a GPU
     std::vector<Kernel> launched;    // by a host; empty: its slices, or the GPU's, give the times
@@ -148,10 +149,7 @@ class Collector {
     std::optional<Cell> cell;
     if (own_) {
       if (event.action.empty()) return;  // a wait or a bubble
-      cell = cell_of_action(event.action);
-      if (!cell)
-        fail(event, "/args/action",
-             "an action such as \"0F3\", found \"" + printable(event.action) + '"');
+      cell = own_cell(event);
     } else {
       cell = cell_of_slice_name(event.name);
       if (!cell) return;
@@ -176,8 +174,35 @@ class Collector {
       fail(event, "/ts", "a time from the start of the step, 0 or more");
     if (event.category == "stuck") span.kind = SpanKind::Stuck;
     Process& process = processes_[event.pid];
+    if (own_ && !join_part(event, process.parts_begun, span)) return;
     const bool annotated = !own_ && event.category == "gpu_user_annotation";
     (annotated ? process.annotated : process.spans)[event.tid].push_back(span);
+  }
+
+  Cell own_cell(const RawEvent& event) const {
+    const bool is_part = !event.part_of.empty();
+    const std::string& text = is_part ? event.part_of : event.action;
+    const auto cell = cell_of_action(text);
+    if (cell) return *cell;
+    fail(event, is_part ? "/args/part_of" : "/args/action",
+         "an action such as \"0F3\", found \"" + printable(text) + '"');
+  }
+
+  /// An action with parts takes from the beginning of the first one, which stands before it on its
+  /// thread, to its own end: what the devices of a rank tell one another is in it. False of a part,
+  /// which is then in its action.
+  static bool join_part(const RawEvent& event, std::map<std::string, std::int64_t>& begun,
+                        TraceSpan& span) {
+    if (span.kind == SpanKind::Stuck) return true;
+    if (!event.part_of.empty()) {
+      if (event.category == "compute") begun.try_emplace(event.tid, span.start_ns);
+      return false;
+    }
+    const auto first = begun.find(event.tid);
+    if (first == begun.end()) return true;
+    span.start_ns = span.moving_ns = std::min(first->second, span.start_ns);
+    begun.erase(first);
+    return true;
   }
 
   [[noreturn]] void fail(const RawEvent& event, const std::string& where,

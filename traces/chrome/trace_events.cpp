@@ -161,6 +161,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   void argument(std::string_view value, bool number) {
     const std::string& key = path_.back().key;
     if (key == "action") event_.action = value;
+    if (key == "part_of") event_.part_of = value;
     if (key == "name") event_.label = value;
     if (key == "sort_index" && number) event_.sort_index = integer(value);
     if (key == "correlation" && number) event_.correlation = integer(value);

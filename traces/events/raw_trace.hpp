@@ -15,6 +15,7 @@ struct RawEvent {
   std::string phase, name, category, pid, tid;  // phase "X": a slice, "M": a name
   std::optional<std::int64_t> ts_ns, dur_ns;
   std::string action;                      // args.action, of our own traces
+  std::string part_of;                     // args.part_of, the action of which it is a part
   std::int64_t waited_ns = 0;              // args.waited_ns
   std::string label;                       // args.name, of name events
   std::optional<std::int64_t> sort_index;  // args.sort_index

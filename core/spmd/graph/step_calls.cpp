@@ -9,22 +9,6 @@
 namespace pipewright::spmd {
 namespace {
 
-std::optional<ActionKind> kind_of_call(ReshardStep::Kind kind) {
-  switch (kind) {
-    case ReshardStep::Kind::AllGather:
-      return ActionKind::AllGather;
-    case ReshardStep::Kind::AllReduce:
-      return ActionKind::AllReduce;
-    case ReshardStep::Kind::ReduceScatter:
-      return ActionKind::ReduceScatter;
-    case ReshardStep::Kind::AllToAll:
-    case ReshardStep::Kind::Exchange:
-      return ActionKind::AllToAll;
-    default:
-      return std::nullopt;  // each process by itself
-  }
-}
-
 class CallRows {
  public:
   explicit CallRows(const OperatorGraph& graph) : graph_(graph) {
@@ -75,6 +59,22 @@ class CallRows {
 };
 
 }  // namespace
+
+std::optional<ActionKind> kind_of_call(ReshardStep::Kind kind) {
+  switch (kind) {
+    case ReshardStep::Kind::AllGather:
+      return ActionKind::AllGather;
+    case ReshardStep::Kind::AllReduce:
+      return ActionKind::AllReduce;
+    case ReshardStep::Kind::ReduceScatter:
+      return ActionKind::ReduceScatter;
+    case ReshardStep::Kind::AllToAll:
+    case ReshardStep::Kind::Exchange:
+      return ActionKind::AllToAll;
+    default:
+      return std::nullopt;  // each process by itself
+  }
+}
 
 bool is_loss_of_classes(const GraphOperator& one) {
   return one.rule == "cross_entropy_with_softmax" || one.rule == "c_softmax_with_cross_entropy";

@@ -2,12 +2,18 @@
 // that check says of a graph, before it runs, whether its ranks can hang.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/order/action.hpp"
 #include "core/spmd/graph/training_steps.hpp"
 
 namespace pipewright::spmd {
+
+/// The call that a step of a reshard is, an exchange as an ALL_TO_ALL; nullopt of what each process
+/// does by itself.
+std::optional<ActionKind> kind_of_call(ReshardStep::Kind kind);
 
 /// It takes logits, with classes in the last dimension, and labels.
 bool is_loss_of_classes(const GraphOperator& one);

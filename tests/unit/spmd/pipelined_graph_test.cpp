@@ -11,6 +11,8 @@
 #include "exec/spmd/graph_timeline.hpp"
 #include "exec/spmd/graph_training.hpp"
 #include "planner/schedules/registry.hpp"
+#include "planner/tensor_placement/stage_work.hpp"
+#include "sim/engine.hpp"
 
 namespace pipewright::exec::graphs {
 namespace pipelined_graph_test {
@@ -122,8 +124,8 @@ void expect_near(const GraphTraining& one, const GraphTraining& other, bool same
 }
 
 struct Asked {
-  PartPlacement placement;
-  int chunks;
+  PartPlacement placement = PartPlacement::OneEach;
+  int chunks = 1;
 };
 
 /// Of the registry's schedules those whose stages a graph can be; nullopt of others.
@@ -249,6 +251,89 @@ TEST(PipelinedGraph, SaysWhenItsActionsRan) {
     const Program program = program_of(given, stages, name);
     expect_in_order(program, timeline_of(program, graph, stages, trained(given, name, {}).spans));
   }
+}
+
+/// A pipeline with what its stages consist of, and without.
+struct InParts {
+  Program program, whole;
+  CostTable costs, whole_costs;
+};
+
+InParts in_parts(const OperatorGraph& graph, const spmd::PipelineStages& stages,
+                 std::string_view schedule_name) {
+  const auto steps = training_steps(graph, loss_of(graph, "loss"), stages.order_of(graph));
+  const Cluster cluster = cluster_preset("local-cpu", 8);
+  const auto work = planner::tensor_placement::stage_work(graph, stages, steps, cluster, true);
+  planner::ScheduleRequest request;
+  request.ranks = static_cast<int>(stages.meshes.size());
+  request.micro_batches = graph.pipeline->accumulate_steps;
+  request.chunks = stages.chunks;
+  Order order = planner::make_order(schedule_name, request);
+  InParts both;
+  both.whole = lower(order, {}, {.optimizer = true});
+  both.whole_costs =
+      planner::tensor_placement::stage_work(graph, stages, steps, cluster, false).costs;
+  order.mesh = work.mesh;
+  for (const ActionParts& one : work.parts) {
+    const bool splits = std::ranges::count(both.whole.code, ActionKind::W, &Instruction::kind) > 0;
+    const bool is_whole = one.kind == ActionKind::B;
+    if (one.kind == ActionKind::F || is_whole != splits) order.parts.push_back(one);
+  }
+  both.program = lower(order, {}, {.optimizer = true});
+  both.costs = work.costs;
+  return both;
+}
+
+TEST(PipelinedGraph, HasTheCollectivesOfItsStagesAsPartsThatRun) {
+  for (const char* name : {"1f1b", "interleaved", "zb-h1"}) {
+    SCOPED_TRACE(name);
+    const Asked asked = *asked_of(planner::find_schedule(name));
+    const OperatorGraph given = pipeline(layered(2, 4, 4, {2, 2}), asked, 4);
+    const OperatorGraph graph = completed(given).graph;
+    const spmd::PipelineStages stages = spmd::pipeline_stages(graph);
+    const InParts both = in_parts(graph, stages, name);
+    EXPECT_EQ(both.program.mesh, (std::vector<MeshAxis>{{"tp", 2}, {"dp", 2}}));
+    EXPECT_GT(std::ranges::count(both.program.calls, ActionKind::AllReduce, &Call::kind), 0);
+
+    // Parts of an action are one after the other, so they take what the whole takes.
+    const auto ns = sim::simulate(both.program, both.costs).timeline.makespan_ns;
+    const auto whole_ns = sim::simulate(both.whole, both.whole_costs).timeline.makespan_ns;
+    EXPECT_NEAR(static_cast<double>(ns), static_cast<double>(whole_ns),
+                static_cast<double>(both.program.code.size()));
+
+    const auto spans = trained(given, name, {}).spans;
+    const Timeline timeline = timeline_of(both.program, graph, stages, spans);
+    expect_in_order(both.program, timeline);
+    for (const auto& [rank, own] : spans) {
+      const RankId pipeline_rank(rank / 4);
+      EXPECT_EQ(std::ssize(own.parts),
+                std::ranges::count_if(both.program.part_of, [&](const auto& part) {
+                  return both.program.rank_of(part.first) == pipeline_rank;
+                }));
+    }
+    for (std::size_t at = 1; at < both.program.part_of.size(); ++at) {
+      const InstructionId part = both.program.part_of[at].first;
+      EXPECT_LE(timeline.start[part], timeline.end[part]);
+      const bool follows = both.program.action_of_part(part - 1) != nullptr;
+      if (follows) {
+        EXPECT_LE(timeline.end[part - 1], timeline.start[part]);
+      }
+    }
+  }
+}
+
+/// Where every process is a stage by itself there is nothing to tell; where meshes differ no group
+/// is named.
+TEST(PipelinedGraph, HasPartsOnlyWhereMeshesAreAlike) {
+  const OperatorGraph alone = completed(pipeline(layered(2, 2, 4, {1, 1}), {}, 2)).graph;
+  const InParts both = in_parts(alone, spmd::pipeline_stages(alone), "1f1b");
+  EXPECT_TRUE(both.program.mesh.empty());
+  EXPECT_TRUE(std::ranges::all_of(both.program.calls,
+                                  [](const Call& call) { return call.kind == ActionKind::Part; }));
+  Json json = layered(2, 2, 4, {2, 1});
+  json["meshes"]["m1"] = {{"shape", {1, 2}}, {"dim_names", {"dp", "tp"}}, {"ranks", {2, 3}}};
+  const OperatorGraph unlike = completed(pipeline(json, {}, 2)).graph;
+  EXPECT_TRUE(in_parts(unlike, spmd::pipeline_stages(unlike), "1f1b").program.part_of.empty());
 }
 
 std::string complaint(const OperatorGraph& given) {

@@ -266,6 +266,8 @@ TEST(SpmdRun, TrainsMicroBatchesInTheOrderOfASchedule) {
     EXPECT_GT(document.at("pipeline").at("makespan_ns"), 0);
     EXPECT_LT(document.at("losses").back(), document.at("losses").front());
     EXPECT_EQ(pipewright("check order.csv", folder).status, 0);
+    const std::string order = shell("cat order.csv", folder).out;
+    EXPECT_NE(order.find("# parts 0F: "), std::string::npos) << order;
     EXPECT_EQ(pipewright("simulate order.csv", folder).status, 0);
     const auto ran = pipewright("analyze ran.json --json", folder);
     ASSERT_EQ(ran.status, 0) << ran.err;

@@ -49,6 +49,18 @@ TEST(ReadTrace, ReadsBackExactlyWhatWasWritten) {
   }
 }
 
+/// An action is one span, whatever its devices tell one another meanwhile.
+TEST(ReadTrace, TakesPartsTogether) {
+  const test::Traced t = test::traced_csv(
+      "# mesh tp=2\n# parts 0F: a*3 ALL_REDUCE(tp:x)*2 b*5\n# parts 0B: c ALL_REDUCE(tp:y)*1\n"
+      "0F0,0B0,0F1,0B1\n",
+      {}, "F=16000,B=32000");
+  const std::string text = chrome_trace(t.program, t.timeline, t.costs, {.title = "x"});
+  EXPECT_EQ(lines(parse_trace(text, "t.json")),
+            (std::vector<std::string>{"0 0 0B0 20000 20000 84000", "0 0 0B1 104000 104000 168000",
+                                      "0 0 0F0 0 0 20000", "0 0 0F1 84000 84000 104000"}));
+}
+
 TEST(ReadTrace, ReadsAStepThatGotStuck) {
   const test::Traced t = test::traced_csv("0SEND_F1,2RECV_F0,2F0\n1SEND_F0,1RECV_F1,1F1\n",
                                           {.issue = Issue::Inline}, "F=1,B=2", true);

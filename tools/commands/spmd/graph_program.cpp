@@ -1,9 +1,13 @@
 #include "tools/commands/spmd/graph_program.hpp"
 
+#include <algorithm>
+#include <set>
+
 #include "core/base/error.hpp"
 #include "core/program/lower.hpp"
 #include "core/program/verdict.hpp"
 #include "planner/schedules/requested.hpp"
+#include "planner/tensor_placement/stage_work.hpp"
 #include "sim/engine.hpp"
 #include "tools/cli/figures.hpp"
 
@@ -36,14 +40,32 @@ void require_placed_alike(const Order& order, const spmd::PipelineStages& stages
   }
 }
 
-Figures figures(const GraphProgram& one, const CostTable& costs) {
-  return figures_of(one.program, sim::simulate(one.program, costs).timeline, costs);
+Figures figures(const GraphProgram& one) {
+  return figures_of(one.program, sim::simulate(one.program, one.costs).timeline, one.costs);
+}
+
+bool has_pairs(const Order& order) {
+  return std::ranges::any_of(order.ranks, [](const std::vector<Cell>& row) {
+    return std::ranges::any_of(row, [](const Cell& cell) { return cell.partner.has_value(); });
+  });
+}
+
+/// Those of actions that the order has.
+std::vector<ActionParts> parts_in(const Order& order, std::vector<ActionParts> parts) {
+  std::set<std::pair<int, ActionKind>> there;
+  for (const auto& row : order.ranks) {
+    for (const Cell& cell : row) there.emplace(cell.action.stage.value, cell.action.kind);
+  }
+  std::erase_if(parts, [&](const ActionParts& one) {
+    return !there.contains({one.stage.value, one.kind});
+  });
+  return parts;
 }
 
 }  // namespace
 
-GraphProgram graph_program(const spmd::OperatorGraph& completed,
-                           const spmd::PipelineStages& stages) {
+GraphProgram graph_program(const spmd::OperatorGraph& completed, const spmd::PipelineStages& stages,
+                           const spmd::TrainingSteps& steps, const Cluster& cluster) {
   const planner::Schedule& schedule = planner::find_schedule(completed.pipeline->schedule_mode);
   require_trainable(schedule);
   planner::ScheduleRequest request;
@@ -53,11 +75,17 @@ GraphProgram graph_program(const spmd::OperatorGraph& completed,
   GraphProgram result{.title = planner::title_of(schedule, request),
                       .order = planner::make_order(schedule.name, request),
                       .program = {},
+                      .costs = {},
                       .schedule = {}};
   require_placed_alike(result.order, stages, std::string(schedule.name));
+  // The actions of a pair are done one after the other, where their parts would take turns.
+  auto work = planner::tensor_placement::stage_work(completed, stages, steps, cluster,
+                                                    !has_pairs(result.order));
+  result.costs = std::move(work.costs);
+  result.order.mesh = std::move(work.mesh);
+  result.order.parts = parts_in(result.order, std::move(work.parts));
   result.program = lower(result.order, {}, {.optimizer = true});
-  const CostTable costs = CostTable::uniform(static_cast<int>(stages.count()), {});
-  const WaitReport report = sim::check(result.program, costs);
+  const WaitReport report = sim::check(result.program, result.costs);
   if (report.verdict != Verdict::Ok) {
     std::string text = result.title + " would not end: " + verdict_title(report);
     for (const std::string& reason : verdict_reasons(result.program, report, {})) {
@@ -69,19 +97,18 @@ GraphProgram graph_program(const spmd::OperatorGraph& completed,
   return result;
 }
 
-double expected_ns(const GraphProgram& one, const CostTable& costs) {
-  return static_cast<double>(figures(one, costs).makespan_ns);
+double expected_ns(const GraphProgram& one) {
+  return static_cast<double>(figures(one).makespan_ns);
 }
 
-std::string expected_text(const GraphProgram& one, const CostTable& costs,
-                          const std::string& cluster) {
-  const Figures all = figures(one, costs);
+std::string expected_text(const GraphProgram& one, const std::string& cluster) {
+  const Figures all = figures(one);
   return one.title + ": ends; on " + cluster + " a step would take " + time_text(all.makespan_ns) +
          ", bubble " + percent_text(all.bubble_ratio);
 }
 
-Json expected_json(const GraphProgram& one, const CostTable& costs, const std::string& cluster) {
-  const Figures all = figures(one, costs);
+Json expected_json(const GraphProgram& one, const std::string& cluster) {
+  const Figures all = figures(one);
   return {{"title", one.title},
           {"micro_batches", one.schedule.micro_batches},
           {"cluster", cluster},

@@ -10,7 +10,6 @@
 #include "exec/spmd/graph_timeline.hpp"
 #include "exec/spmd/graph_values.hpp"
 #include "exec/transports/process/all_gather.hpp"
-#include "planner/tensor_placement/stage_costs.hpp"
 #include "planner/tensor_placement/step_prices.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/exit_status.hpp"
@@ -102,8 +101,7 @@ void plan_steps(const Arguments& arguments, std::size_t loss, Trained& trained) 
   }
   const spmd::PipelineStages stages = spmd::pipeline_stages(trained.graph);
   trained.steps = spmd::training_steps(trained.graph, loss, stages.order_of(trained.graph));
-  trained.pipeline = {graph_program(trained.graph, stages),
-                      placing::stage_costs(trained.graph, stages, trained.steps, cluster)};
+  trained.pipeline = graph_program(trained.graph, stages, trained.steps, cluster);
 }
 
 void write_orders(const Arguments& arguments, const Trained& trained, Session& session) {
@@ -120,7 +118,7 @@ void write_orders(const Arguments& arguments, const Trained& trained, Session& s
     if (!trained.pipeline) {
       throw InputError(std::string("--order") + kNoPipeline);
     }
-    session.save(*out, write_order_csv(trained.pipeline->program.order));
+    session.save(*out, write_order_csv(trained.pipeline->order));
     session.wrote(*out);
   }
 }
@@ -132,13 +130,13 @@ void save_timeline(const Arguments& arguments, const Trained& trained, Session& 
       flags, [&](const Flag& flag) { return arguments.text(flag.name).has_value(); });
   if (asked == flags.end()) return;
   if (!trained.pipeline) throw InputError(std::string(asked->name) + kNoPipeline);
-  const GraphProgram& program = trained.pipeline->program;
+  const GraphProgram& program = *trained.pipeline;
   Subject subject;
   subject.title = program.title;
   subject.source = arguments.positionals().front();
   subject.order = program.order;
   subject.program = program.program;
-  subject.costs = trained.pipeline->costs;
+  subject.costs = program.costs;
   subject.costs_text = "operators on " + trained.cluster;
   save_timeline_files(arguments, session, subject,
                       exec::graphs::timeline_of(program.program, trained.graph,
@@ -170,7 +168,7 @@ int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* l
   plan_steps(arguments, loss, trained);
   if (speaks) write_orders(arguments, trained, session);
   if (const auto folder = arguments.text("--load")) options.load = *folder;
-  if (trained.pipeline) options.schedule = trained.pipeline->program.schedule;
+  if (trained.pipeline) options.schedule = trained.pipeline->schedule;
   exec::graphs::require_trainable(trained.graph, trained.steps, options);
   if (speaks) trained.serial = trained_on_one_rank(given, loss, options);
   if (const auto folder = arguments.text("--save")) options.save = *folder;
@@ -184,7 +182,7 @@ int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* l
   }
   if (!speaks) return kDone;
   if (trained.pipeline) {
-    trained.expected_ns = expected_ns(trained.pipeline->program, trained.pipeline->costs);
+    trained.expected_ns = expected_ns(*trained.pipeline);
   }
   if (options.save) session.wrote(options.save->string());
   save_timeline(arguments, trained, session);

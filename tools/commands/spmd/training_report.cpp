@@ -42,8 +42,7 @@ void take_larger(exec::graphs::ArrayDifference& of_all, const exec::graphs::Arra
 Comparison compared(const Trained& trained) {
   Comparison comparison;
   if (trained.pipeline) {  // roundings of a sum of so many
-    comparison.bound *=
-        std::sqrt(static_cast<double>(trained.pipeline->program.schedule.micro_batches));
+    comparison.bound *= std::sqrt(static_cast<double>(trained.pipeline->schedule.micro_batches));
   }
   for (std::size_t step = 0; step < trained.divided.losses.size(); ++step) {
     take_larger(comparison.losses,
@@ -134,7 +133,7 @@ double usual_ns(std::vector<std::int64_t> steps) {
 std::string times_text(const Trained& trained) {
   const auto& pipeline = trained.pipeline;
   const std::string expected =
-      pipeline ? expected_text(pipeline->program, pipeline->costs, trained.cluster)
+      pipeline ? expected_text(*pipeline, trained.cluster)
                : "on " + trained.cluster + " a step would take " + time_text(trained.expected_ns);
   return expected + "; here it took " + time_text(usual_ns(trained.divided.step_ns)) +
          ", and on one rank " + time_text(usual_ns(trained.serial.step_ns));
@@ -205,10 +204,7 @@ Json to_json(const Trained& trained) {
                    {"gradients", to_json(comparison.gradients)},
                    {"parameters", to_json(comparison.parameters)}}},
                  {"agrees", comparison.agrees()}};
-  if (trained.pipeline) {
-    const Pipeline& pipeline = *trained.pipeline;
-    fields["pipeline"] = expected_json(pipeline.program, pipeline.costs, trained.cluster);
-  }
+  if (trained.pipeline) fields["pipeline"] = expected_json(*trained.pipeline, trained.cluster);
   return fields;
 }
 

@@ -10,16 +10,10 @@
 
 namespace pipewright::tools {
 
-/// Of a graph that is a pipeline.
-struct Pipeline {
-  GraphProgram program;
-  CostTable costs;
-};
-
 struct Trained {
   spmd::OperatorGraph graph;  // completed
   spmd::TrainingSteps steps;
-  std::optional<Pipeline> pipeline;
+  std::optional<GraphProgram> pipeline;
   std::string cluster;     // of the expected time
   double expected_ns = 0;  // of a step there
   exec::graphs::GraphTraining divided, serial;
