@@ -257,6 +257,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--step", refused("0")},
       {"--costs-out", refused("costs.csv")},
       {"--merged", refused("job.tar")},
+      {"--watch", refused("")},
       {"--out", refused("out.json")},
       {"--fail-if", members("step>1%")},
       {"--trace", members("t.json")},

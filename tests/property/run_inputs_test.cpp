@@ -53,6 +53,7 @@ const std::map<std::string, Trial, std::less<>>& trials() {
       {"--verify-payloads", training("--verify-payloads")},
       {"--watchdog", training("--watchdog 20s")},
       {"--report", training("--report r.json")},
+      {"--log", training("--log run.log")},
       {"--flight-recorder", training("--flight-recorder 7")},
       {"--mode", training("--mode evaluate")},
       {"--output", training("--mode predict --output predictions.npy", "mode")},

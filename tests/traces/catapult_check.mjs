@@ -2,15 +2,16 @@
 // everything: no warning, every arrow bound to the slices that it is meant for, every process named.
 //
 //   node catapult_check.mjs FOLDER_FOR_PACKAGES TRACE.json[.gz]...
-//   node catapult_check.mjs --samples WRITE_SAMPLES FOLDER FOLDER_FOR_PACKAGES
+//   node catapult_check.mjs --samples WRITE_SAMPLES PIPEWRIGHT SOURCES FOLDER FOLDER_FOR_PACKAGES
 //
-// The second form runs WRITE_SAMPLES first, which writes traces into FOLDER and prints their paths.
+// The second form first makes traces in FOLDER: those of WRITE_SAMPLES, which prints their paths, and one of each other
+// kind that the command PIPEWRIGHT writes, out of what lies in SOURCES.
 // The importer comes from two npm packages of fixed versions, fetched once into the folder and checked
 // against the hashes below. Exit status 0: all well; 1: a trace is not; 77: no importer could be had.
 
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -27,6 +28,47 @@ const packages = [
     sha256: 'e3b91ab252647b832a720748425d52a147f100d2676c5b671277caa39a97427f',
   },
 ];
+
+const costs = '--cost F=3ms,I=2ms,W=1ms,comm=100us';
+const plan = 'examples/plan.json --data README.md';
+/// Words of the command, and the status with which it ends.
+const kinds = {
+  'pairs.json': [`simulate -s dualpipev -p 4 -m 8 ${costs}`, 0],
+  'both-ways.json': [`simulate -s chimera -p 4 -m 8 ${costs}`, 0],
+  'waves.json': [`simulate -s hanayo -p 4 -m 8 ${costs}`, 0],
+  'versions.json': [`simulate -s pipedream -p 4 -m 8 ${costs}`, 0],
+  'searched.json': [`simulate -s auto -p 4 -m 8 ${costs}`, 0],
+  'replicas.json': [`simulate -s 1f1b -p 2 -m 4 --dp 2 ${costs},reduce=2ms`, 0],
+  'plan.json.gz': ['simulate examples/plan.json', 0],
+  'calls.json': ['simulate docs/hangs/megatron-1810.csv', 1],
+  'trained.json.gz': [`run ${plan}`, 0],
+  'virtual.json.gz': [`run ${plan} --clock virtual --steps 2`, 0],
+  'hung.json': ['run -s paddle-vpp --jobs fused -p 4 -m 8 -v 2', 4],
+  'run-replicas.json': ['run -s 1f1b -p 2 -m 4 --dp 2 --cost F=3ms,B=5ms', 0],
+  'parts.json': ['run divided.json --data README.md', 0], // of dividedPlan()
+  'graph.json': ['spmd run docs/examples/hybrid-words.json --schedule-mode 1F1B --accumulate-steps 8', 0],
+};
+
+/// The example's plan on four devices, two to each layer: actions have parts, and sums between them.
+function dividedPlan(sources) {
+  const plan = JSON.parse(readFileSync(join(sources, 'examples', 'plan.json'), 'utf8'));
+  plan.mesh = { shape: [2, 2], dim_names: ['pp', 'tp'], devices: [0, 1, 2, 3] };
+  plan.cluster.devices_per_node = 4;
+  delete plan.cluster_fingerprint;
+  return JSON.stringify(plan);
+}
+
+function tracesOfCommand(command, sources, folder) {
+  const divided = resolve(folder, 'divided.json');
+  writeFileSync(divided, dividedPlan(sources));
+  return Object.entries(kinds).map(([name, [text, status]]) => {
+    const path = resolve(folder, name);
+    const words = text.split(' ').map((word) => (word === 'divided.json' ? divided : word));
+    const done = spawnSync(resolve(command), [...words, '--trace', path], { cwd: sources, encoding: 'utf8' });
+    if (done.status !== status) throw new Error(`pipewright ${text} ended with ${done.status}: ${done.stderr}`);
+    return path;
+  });
+}
 
 function skip(reason) {
   console.log(`skipped: ${reason}`);
@@ -92,7 +134,7 @@ function isEndOf(slice, arrow, consumer) {
   const action = slice.args.action ?? '';
   const at = `${Number(stage) + away}`;
   return [...kinds, ...[`SEND_${kind}`, `RECV_${kind}`]].some((k) =>
-    new RegExp(`(^|\\(|;)${at}${k}${microBatch}($|@|;|\\))`).test(action),
+    new RegExp(`(^|\\(|;)${at}${k}${microBatch}($|@|;|\\.|\\))`).test(action),
   );
 }
 
@@ -103,6 +145,8 @@ function problemsOf(tr, trace) {
 
   const events = trace.traceEvents;
   const tails = events.filter((event) => event.ph === 's');
+  const sends = events.filter((event) => event.ph === 'X' && event.name.startsWith('SEND_'));
+  if (tails.length === 0 && sends.length > 0) problems.push('no arrow, and there are messages');
   if (model.flowEvents.length !== tails.length) {
     problems.push(`${model.flowEvents.length} arrows bound, ${tails.length} written`);
   }
@@ -119,8 +163,9 @@ function problemsOf(tr, trace) {
   if (processes.length !== pids.size) problems.push('processes are missing');
   let slices = 0;
   for (const process of processes) {
-    if (process.name !== `rank ${process.sortIndex}`) problems.push(`process name ${process.name}`);
-    if (Object.keys(process.counters).length === 0) problems.push(`${process.name} has no counter`);
+    const isHost = process.name === 'host'; // what the command did around the steps
+    if (!isHost && process.name !== `rank ${process.sortIndex}`) problems.push(`process name ${process.name}`);
+    if (!isHost && Object.keys(process.counters).length === 0) problems.push(`${process.name} has no counter`);
     for (const thread of Object.values(process.threads)) {
       slices += thread.sliceGroup.length;
       if (!thread.name) problems.push(`${process.name} has a thread without a name`);
@@ -132,10 +177,11 @@ function problemsOf(tr, trace) {
 }
 
 let [folderArgument, ...traces] = process.argv.slice(2);
-if (folderArgument === '--samples' && traces.length === 3) {
-  const [writer, samples, packagesFolder] = traces;
+if (folderArgument === '--samples' && traces.length === 5) {
+  const [writer, command, sources, samples, packagesFolder] = traces;
   folderArgument = packagesFolder;
   traces = execFileSync(writer, [samples], { encoding: 'utf8' }).trim().split('\n');
+  traces.push(...tracesOfCommand(command, sources, samples));
 }
 if (!folderArgument || traces.length === 0) {
   console.error('usage: node catapult_check.mjs FOLDER_FOR_PACKAGES TRACE.json[.gz]...');

@@ -78,6 +78,13 @@ Terminal look_at_terminal(std::string_view color) {
   return terminal;
 }
 
+int width_of_stderr() {
+  winsize size{};
+  const bool known =
+      is_terminal(STDERR_FILENO) && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
 std::string painted(const Terminal& terminal, Ink ink, std::string_view text) {
   if (!terminal.color || ink == Ink::Plain) return std::string(text);
   return own_codes(terminal, code_of(ink)) + std::string(text) + own_codes(terminal, "\x1b[0m");

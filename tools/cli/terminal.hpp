@@ -21,6 +21,9 @@ struct Terminal {
 
 /// `color` is "auto" (a terminal, and NO_COLOR is absent or empty), "always" or "never".
 Terminal look_at_terminal(std::string_view color);
+/// Columns of stderr's terminal as it is now; 80 where it is none. It may be made wider or narrower
+/// while a command goes on.
+int width_of_stderr();
 
 enum class Ink { Plain, Bold, Dim, Red, Green, Yellow, Blue };
 /// The text between escape codes, or as it is without colour.

@@ -9,8 +9,10 @@
 #include "tools/cli/figures.hpp"
 #include "tools/cli/session.hpp"
 #include "tools/cli/table.hpp"
+#include "tools/commands/analyze_run_log.hpp"
 #include "tools/commands/analyze_timers.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/input/run_log.hpp"
 #include "tools/input/step.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/trace_files.hpp"
@@ -196,7 +198,12 @@ Step read_trace_step(const std::vector<std::string>& files, const Arguments& arg
 
 int run_analyze(const Arguments& arguments, Session& session) {
   const auto& files = arguments.positionals();
+  if (arguments.has("--watch")) {
+    if (files.empty()) throw InputError("--watch follows a run: give the FILE of its --log");
+    return analyze_run_log(arguments, session);
+  }
   if (!files.empty()) {
+    if (is_run_log(files.front())) return analyze_run_log(arguments, session);
     if (const auto log = timer_log(files.front())) return analyze_timers(*log, arguments, session);
   }
   const bool trace = !files.empty() && !arguments.has("--schedule") && is_trace(files.front());
@@ -255,17 +262,21 @@ Command analyze_command() {
       "for one is counted as waiting for a transfer. "
       "Of a training log it reads what Megatron-LM's timers say of each rank (--timing-log-level 2 "
       "--timing-log-option all), by stage with --pp, and with --micro-batches simulates the "
-      "schedule with the costs that they show.";
+      "schedule with the costs that they show. Of the log that run --log writes it says how far "
+      "the "
+      "run came, what its steps took and how its loss went; --watch follows a run that goes on.";
   command.examples = {
       {"analyze examples/real.trace.json", "where did the machine lose its time?"},
       {"analyze examples/real.trace.json --html page.html", "as a page to look around in"},
       {"analyze --schedule 1f1b --pp 4 --micro-batches 8", "and where does the schedule?"},
       {"analyze examples/real.trace.json --what-if", "what would be gained by what?"},
+      {"run --schedule 1f1b --pp 2 --micro-batches 8 --steps 50 --log run.log", "a run with a log"},
+      {"analyze run.log --watch", "from another terminal, until it has ended"},
   };
   command.positionals = {subject_file()};
   command.positionals.front().help =
-      "traces (.json or .json.gz, or a folder of them), a log with Megatron-LM's timers, or what "
-      "simulate reads; - is a trace on standard input";
+      "traces (.json or .json.gz, or a folder of them), a log with Megatron-LM's timers or of run "
+      "--log, or what simulate reads; - is a trace on standard input";
   command.positionals.front().most = kAnyNumber;
   command.flags = subject_flags();
   for (Flag& flag : trace_flags()) command.flags.push_back(std::move(flag));
@@ -280,6 +291,7 @@ Command analyze_command() {
   command.flags.push_back({.group = "Output",
                            .name = "--emit-order",
                            .help = "the actions of each rank too: \"order\" in JSON, else as CSV"});
+  command.flags.push_back(watch_flag());
   command.run = run_analyze;
   return command;
 }

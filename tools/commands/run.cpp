@@ -1,4 +1,7 @@
 // pipewright run: replay a plan on real threads, or on processes of mpirun.
+#include <exception>
+#include <optional>
+
 #include "core/base/error.hpp"
 #include "exec/devices/paced/device.hpp"
 #include "exec/transports/process/transport.hpp"
@@ -25,6 +28,7 @@
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
 #include "tools/running/run_inputs.hpp"
+#include "tools/running/run_log_writer.hpp"
 #include "tools/running/run_request.hpp"
 #include "tools/running/training.hpp"
 #include "tools/running/tuning.hpp"
@@ -44,13 +48,12 @@ exec::RunResult run_paced_ranks(const Program& program, const CostTable& costs,
 exec::RunResult run_paced(const Program& program, const CostTable& costs,
                           const RankRequest& request, Session& session) {
   exec::RunOptions options = request.options(request.steps.value_or(1));
-  options.on_step = step_lines(
-      session, {.all = options.steps, .header = request.header, .speaks = request.speaks()});
   session.phases().begin(exec::Phase::Steps);
   const InterruptScope scope;
   if (request.link != nullptr)
     require_same_inputs(*request.link, inputs_of_run(program, costs, "paced", options.steps,
                                                      options.verify_payloads));
+  options.on_step = request.on_step(0, options.steps, session);
   exec::RunResult result = run_paced_ranks(program, costs, request, options);
   session.clear_progress();
   if (result.outcome == exec::Outcome::Interrupted) throw Interrupted();
@@ -157,6 +160,20 @@ exec::Outcome outcome_of(const DeviceResult& result) {
   return diverged ? exec::Outcome::Diverged : run_of(result).outcome;
 }
 
+/// The log says how the run has ended, whatever way it does.
+DeviceResult run_logged(const Arguments& arguments, const Subject& subject,
+                        const RunRequest& request, Session& session) {
+  RunLogWriter* log = request.ranks.log;
+  try {
+    DeviceResult left = run_on_device(arguments, subject, request, session);
+    if (log != nullptr) log->end(to_string(outcome_of(left)));
+    return left;
+  } catch (...) {
+    if (log != nullptr) log->end_with(std::current_exception());
+    throw;
+  }
+}
+
 /// What is known of a training, an evaluation or a prediction alone, behind what all runs have.
 void put_training(const Subject& subject, const TrainingRequest& request,
                   const DeviceResult& result, Json& fields) {
@@ -246,11 +263,17 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
     require_executable(*subject.plan(), "cuda");
     if (const auto status = reject_stuck(subject, *request.training->cuda, session)) return *status;
   }
+  std::optional<RunLogWriter> log;
+  if (const auto path = arguments.text("--log"); path && ranks.speaks()) {
+    log.emplace(*path, subject.title, policy_text(subject.program.policy), session);
+    ranks.log = &*log;
+  }
   ranks.on_overdue = [&](const exec::RunResult& unfinished) {
     if (!ranks.speaks()) leave_at_once(kRunFailed);
+    if (log) log->end(to_string(unfinished.outcome));
     leave_without_ranks(arguments, subject, unfinished, session);
   };
-  const DeviceResult left = run_on_device(arguments, subject, request, session);
+  const DeviceResult left = run_logged(arguments, subject, request, session);
   const exec::RunResult& result = run_of(left);
   if (link != nullptr && !result.finished()) ignore_signals();
   const bool diverged = outcome_of(left) == exec::Outcome::Diverged;
@@ -439,6 +462,7 @@ Command run_command() {
   for (auto& flag : checkpoint_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : subject_flags()) command.flags.push_back(std::move(flag));
   for (auto& flag : timeline_file_flags()) command.flags.push_back(std::move(flag));
+  command.flags.push_back(run_log_flag());
   command.run = run_program;
   return command;
 }

@@ -20,32 +20,22 @@ constexpr std::size_t kLinesOfSteps = 8;
 constexpr double kShareOfRun = 0.01;
 constexpr Seconds kLeastGap(0.2), kMostGap(10);
 
+}  // namespace
+
 std::string loss_text(double loss) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4f", std::isnan(loss) ? std::fabs(loss) : loss);
   return text;
 }
 
-/// Which of the steps get a line of their own.
-class LineClock {
- public:
-  bool is_due() {
-    const auto now = SteadyClock::now();
-    const Seconds share = kShareOfRun * Seconds(now - begin_);
-    if (is_first_ || now - last_ >= std::clamp(share, kLeastGap, kMostGap)) {
-      is_first_ = false;
-      last_ = now;
-      return true;
-    }
-    return false;
-  }
-
- private:
-  bool is_first_ = true;
-  SteadyClock::time_point begin_ = SteadyClock::now(), last_ = begin_;
-};
-
-}  // namespace
+bool LineClock::is_due() {
+  const auto now = SteadyClock::now();
+  const Seconds share = kShareOfRun * Seconds(now - begin_);
+  if (!is_first_ && now - last_ < std::clamp(share, kLeastGap, kMostGap)) return false;
+  is_first_ = false;
+  last_ = now;
+  return true;
+}
 
 bool writes_steps_at_once(const Session& session) {
   return !session.json() && !session.terminal().cuts_rows;
@@ -67,7 +57,7 @@ std::function<void(int, const exec::StepResult&)> step_lines(Session& session, S
   };
 }
 
-std::string step_line(int number, const exec::StepResult& step) {
+std::string step_line(std::int64_t number, const exec::StepResult& step) {
   std::string words = "step " + std::to_string(number);
   words.append(words.size() < 12 ? 12 - words.size() : 1, ' ');
   words += format_duration(Nanoseconds(step.step_ns));

@@ -1,6 +1,8 @@
 // The steps of a training as they end, for run and demo.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +18,17 @@ namespace pipewright::tools {
 /// step ends, and not again at the end.
 bool writes_steps_at_once(const Session& session);
 
+/// Which of the steps get a line of their own: the first, and then one as soon as a hundredth of
+/// the time so far, at least 0.2 s and at most 10 s, has gone by since the line before.
+class LineClock {
+ public:
+  bool is_due();
+
+ private:
+  bool is_first_ = true;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now(), last_ = begin_;
+};
+
 struct ShownSteps {
   int first = 0;       // steps of the training before this run
   int all = 1;         // the number of its last step
@@ -25,12 +38,13 @@ struct ShownSteps {
 
 /// For RunOptions::on_step. On a terminal a line on stderr that the next one replaces; where
 /// writes_steps_at_once() a line of stdout for each step, or for fewer of them where steps are
-/// short: the first and the last, and between them one as soon as a hundredth of the run so far, at
-/// least 0.2 s and at most 10 s, has gone by since the line before.
+/// short: those that are due (LineClock), and the last.
 std::function<void(int, const exec::StepResult&)> step_lines(Session& session, ShownSteps what);
 
+/// "2.3026", or "nan".
+std::string loss_text(double loss);
 /// "step 12     25.0 ms     loss 2.31", with a line's end. Steps count from 1.
-std::string step_line(int number, const exec::StepResult& step);
+std::string step_line(std::int64_t number, const exec::StepResult& step);
 /// Losses and times of some steps, the first and the last among them.
 std::string steps_text(const exec::RunResult& result);
 /// "steps" of the result in JSON. A loss that is no finite number is null.

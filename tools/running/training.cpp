@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "exec/collectives/process/job_groups.hpp"
@@ -168,6 +170,18 @@ exec::RunOptions RankRequest::options(int steps_now) const {
   return options;
 }
 
+std::function<void(int, const exec::StepResult&)> RankRequest::on_step(int first, int all,
+                                                                       Session& session) const {
+  auto show =
+      step_lines(session, {.first = first, .all = all, .header = header, .speaks = speaks()});
+  if (log == nullptr) return show;
+  log->begin(first, all);
+  return [first, show = std::move(show), log = log](int step, const exec::StepResult& result) {
+    log->step(std::int64_t{first} + step + 1, result);
+    show(step, result);
+  };
+}
+
 DeviceResult train(const Plan& plan, const Program& program, const CostTable& costs,
                    const RankRequest& ranks, const TrainingRequest& request, Session& session) {
   require_executable(plan, request.cuda ? "cuda" : "cpu");
@@ -210,13 +224,12 @@ DeviceResult train(const Plan& plan, const Program& program, const CostTable& co
   const int first = training.first_step();
   const int all = forward ? forward->steps() : ranks.steps.value_or(plan.training.steps);
   exec::RunOptions options = ranks.options(forward ? all : steps_left(start, all));
-  options.on_step = step_lines(
-      session, {.first = first, .all = all, .header = ranks.header, .speaks = ranks.speaks()});
   if (start && !forward) tell_start(*start, training, session);
   const InterruptScope scope;
   if (ranks.link != nullptr)
     require_same_inputs(*ranks.link, inputs_of_training(plan, program, training, all,
                                                         ranks.verify_payloads, request.cuda));
+  options.on_step = ranks.on_step(first, all, session);
   DeviceResult result;
   if (request.cuda) {
     if (ranks.speaks()) tell_number_bytes(plan, *request.cuda, session);

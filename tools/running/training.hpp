@@ -17,6 +17,7 @@
 #include "tools/input/checkpoint_flags.hpp"
 #include "tools/running/device_result.hpp"
 #include "tools/running/forward_run.hpp"
+#include "tools/running/run_log_writer.hpp"
 
 namespace pipewright::tools {
 
@@ -48,11 +49,15 @@ struct RankRequest {
   bool verify_payloads = false;
   exec::mpi::Link* link = nullptr;  // a rank a process; null: a rank a thread
   std::string header;               // of the steps' lines (tools/output/step_lines.hpp)
+  RunLogWriter* log = nullptr;      // of the process that prints; null: none
 
   /// Of the processes of a job, process 0 alone prints.
   bool speaks() const { return link == nullptr || link->process() == 0; }
   /// All but on_step.
   exec::RunOptions options(int steps_now) const;
+  /// For RunOptions::on_step: steps `first` + 1 to `all` of the training on stdout and in the log.
+  std::function<void(int, const exec::StepResult&)> on_step(int first, int all,
+                                                            Session& session) const;
 };
 
 /// What ranks that compute do with the plan's model.

@@ -63,6 +63,7 @@ struct TraceTimeline {
   /// Another tool's: which of the file's steps this is, by PyTorch's profiler or counted from 0.
   int step = 0;
   bool steps_are_marked = false;    // by the profiler
+  bool stages_are_ranks = false;    // for its slices do not say which stage a rank has
   std::size_t stray_transfers = 0;  // kernels of NCCL, of all steps, outside any action
 };
 

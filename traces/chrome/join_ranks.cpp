@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "traces/analysis/slice_waits.hpp"
 #include "traces/chrome/read_trace.hpp"
+#include "traces/chrome/torch_stages.hpp"
 
 namespace pipewright::traces {
 namespace {
@@ -114,6 +115,7 @@ TraceTimeline together(std::vector<StepsOfFile>& files, std::size_t k, std::int6
   }
   std::sort(whole.ranks.begin(), whole.ranks.end(),
             [](const TraceRank& a, const TraceRank& b) { return a.rank < b.rank; });
+  number_torch_stages(whole);
   return whole;
 }
 

@@ -11,6 +11,7 @@
 #include "traces/chrome/device_spans.hpp"
 #include "traces/chrome/slice_names.hpp"
 #include "traces/chrome/split_steps.hpp"
+#include "traces/chrome/torch_stages.hpp"
 #include "traces/chrome/trace_events.hpp"
 #include "traces/chrome/unpacked_stream.hpp"
 #include "traces/events/chakra_events.hpp"
@@ -65,6 +66,9 @@ class Collector {
   Collector(RawTrace raw, std::string file) : raw_(std::move(raw)), file_(std::move(file)) {
     name_paddle_jobs(raw_);
     whole_.source = file_;
+    const std::int64_t rank = raw_.rank.value_or(rank_in_file_name(file_).value_or(0));
+    whole_.stages_are_ranks =
+        name_torch_stages(raw_, static_cast<int>(std::clamp<std::int64_t>(rank, 0, kMostRanks)));
     whole_.metadata = std::move(raw_.metadata);
     own_ = is_own(whole_);
   }
@@ -82,7 +86,8 @@ class Collector {
     if (steps_.empty()) {
       throw InputError(file_, "/traceEvents",
                        "holds no action of a pipeline; expected complete (ph X) slices named like "
-                       "\"F m3 s0\", \"0F3\" or \"PP:0F3\"");
+                       "\"F m3 s0\", \"0F3\" or \"PP:0F3\", or the operators and messages of "
+                       "PyTorch's Schedule1F1B");
     }
     std::vector<TraceTimeline> steps;
     for (auto& [number, ranks] : steps_) steps.push_back(step_of(number, std::move(ranks)));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/order/call.hpp"
+#include "traces/chrome/torch_stages.hpp"
 #include "traces/events/paddle_jobs.hpp"
 
 namespace pipewright::traces {
@@ -88,6 +89,7 @@ std::optional<int> marked_step_number(const RawEvent& event) {
 
 bool is_of_use(RawEvent& event) {
   if (event.phase == "M") return event.name.find("_name") != event.name.npos || event.sort_index;
+  if (is_of_torch_stages(event)) return true;
   if (is_operator(event, true) || is_operator(event, false) || is_nccl_kernel(event) ||
       is_launch(event)) {
     const bool named = cell_of_slice_name(event.name) || is_backend_receive(event.name);

@@ -238,15 +238,15 @@ class Writer {
 
   /// An arrow for each transfer, from the computation that makes what it carries to the one that
   /// uses it: these have a slice of their own under every policy, while a send may take no time.
-  /// Where one of them is missing (a fragment) or too short, the transfer end itself stands in;
-  /// without either there is no arrow.
+  /// Of one that has parts, its last or its first. Where one of them is missing (a fragment) or too
+  /// short, the transfer end itself stands in; without either there is no arrow.
   void write_arrows() {
     std::int64_t next = 1;
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
       const Instruction& in = program_.code[id];
       if (!is_send(in.kind) || in.link == kNoInstruction) continue;
-      const InstructionId tail = anchor(tensor_ends_.producer[id], id);
-      const InstructionId head = anchor(tensor_ends_.consumer[id], in.link);
+      const InstructionId tail = anchor(last_seen(tensor_ends_.producer[id], in), id);
+      const InstructionId head = anchor(first_seen(tensor_ends_.consumer[id], in), in.link);
       if (tail == kNoInstruction || head == kNoInstruction) continue;
       name_.clear();
       append_name(id);
@@ -258,10 +258,42 @@ class Writer {
 
   InstructionId anchor(InstructionId computation, InstructionId transfer_end) const {
     for (const InstructionId id : {computation, transfer_end}) {
-      if (id == kNoInstruction || timeline_.end[id] == kNotEnded) continue;
-      if ((timeline_.end[id] - visible_start(id)) * time_scale_ >= kShortestSeen) return id;
+      if (is_seen(id)) return id;
     }
     return kNoInstruction;
+  }
+
+  bool is_seen(InstructionId id) const {
+    return id != kNoInstruction && timeline_.end[id] != kNotEnded &&
+           (timeline_.end[id] - visible_start(id)) * time_scale_ >= kShortestSeen;
+  }
+
+  /// The computation, or what is seen last of its parts, which do its work and stand before it; of
+  /// a pair those of the action that has to do with the send.
+  InstructionId last_seen(InstructionId computation, const Instruction& send) const {
+    if (computation == kNoInstruction || is_seen(computation)) return computation;
+    for (InstructionId id = computation; id > 0 && program_.action_of_part(id - 1) != nullptr;) {
+      --id;
+      if (is_part_of_transfer(id, send) && is_seen(id)) return id;
+    }
+    return computation;
+  }
+
+  InstructionId first_seen(InstructionId computation, const Instruction& send) const {
+    if (computation == kNoInstruction) return computation;
+    InstructionId first = computation;
+    for (InstructionId id = computation; id > 0 && program_.action_of_part(id - 1) != nullptr;) {
+      --id;
+      if (is_part_of_transfer(id, send) && is_seen(id)) first = id;
+    }
+    return first;
+  }
+
+  bool is_part_of_transfer(InstructionId id, const Instruction& send) const {
+    const Action& a = *program_.action_of_part(id);
+    return program_.code[id].kind == ActionKind::Part &&
+           a.micro_batch.value == static_cast<std::int32_t>(send.micro_batch) &&
+           (a.kind == ActionKind::F) == (send.kind == ActionKind::SendF);
   }
 
   std::int64_t visible_start(InstructionId id) const {

@@ -9,7 +9,10 @@
 #include <fstream>
 #include <iostream>
 #include <regex>
+#include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/support/command_runner.hpp"
 #include "tests/support/documented_commands.hpp"
@@ -141,6 +144,27 @@ TEST(Documented, TheTutorialWorksFromItsFirstCommandToItsLast) {
   for (const DocumentedBlock& block : blocks_of_page(text_of(source() / kTutorial)))
     run += run_in(folder, block, kTutorial);
   EXPECT_GE(run, 20);
+}
+
+/// The pages of README's table "I want to …". Those that are not run here: tests/package installs,
+/// and tests/python/documented_test.py and torch_documented_test.py run what Python does.
+TEST(Documented, ThePageOfEachStoryIsRun) {
+  const std::vector<std::string> run = pages();
+  std::set<std::string> missing;
+  int stories = 0;
+  std::istringstream readme(text_of(source() / "README.md"));
+  bool in_table = false;
+  for (std::string line; std::getline(readme, line);) {
+    if (line.starts_with("## ")) in_table = line.starts_with("## I want to");
+    const std::size_t open = line.find("](docs/");
+    if (!in_table || open == line.npos) continue;
+    ++stories;
+    const std::string page = line.substr(open + 2, line.find(')', open) - open - 2);
+    if (page != kTutorial && std::find(run.begin(), run.end(), page) == run.end())
+      missing.insert(page);
+  }
+  EXPECT_GE(stories, 13);
+  EXPECT_EQ(missing, (std::set<std::string>{"docs/installing.md", "docs/python.md"}));
 }
 
 /// docs/cli.md has a heading for each; another test holds it and the command equal.

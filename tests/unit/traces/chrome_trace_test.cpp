@@ -256,6 +256,18 @@ TEST(ChromeTrace, LeavesOutArrowsToSlicesThatAViewerWouldMiss) {
   EXPECT_EQ(json::parse(text)["metadata"]["time_scale"], 1);
 }
 
+/// An action with parts takes no time beside them.
+TEST(ChromeTrace, ArrowsLeadFromTheLastPartToTheFirst) {
+  const test::Traced t =
+      test::traced_csv("# parts 0F: first*3 last\n# parts 1F: first last*3\n0F0,0B0\n1F0,1B0\n",
+                       comm_policy_preset("ideal"), "F=20us,B=20us,comm=5us");
+  const std::string text = text_of(t);
+  const auto tails = events(text, "ph", "s"), heads = events(text, "ph", "f");
+  ASSERT_EQ(tails.size(), 2U) << text;
+  EXPECT_DOUBLE_EQ(tails[0]["ts"], 19.999);
+  EXPECT_DOUBLE_EQ(heads[0]["ts"], 25.001);
+}
+
 TEST(ChromeTrace, TheSameInputGivesTheSameBytes) {
   const test::Traced t = test::traced_schedule("zb-h1", 4, 8, 1, "torch", "F=3,I=2,W=1,comm=1");
   EXPECT_EQ(text_of(t), text_of(t));
