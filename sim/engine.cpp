@@ -7,6 +7,7 @@
 #include "sim/channels.hpp"
 #include "sim/dataflow.hpp"
 #include "sim/durations.hpp"
+#include "sim/queues.hpp"
 
 namespace pipewright::sim {
 namespace {
@@ -56,7 +57,15 @@ Result from_ends(const Program& program, const Durations& durations,
 
 Result simulate_with(const Program& program, const CostTable& costs, const Durations& durations,
                      const Pulse& pulse) {
-  if (!needs_no_queues(program, costs)) return run_channels(program, costs, durations, pulse);
+  if (!needs_no_queues(program, costs)) {
+    if (auto timeline = run_queues(program, costs, durations, pulse)) {
+      Result result;
+      result.finished = true;
+      result.timeline = *std::move(timeline);
+      return result;
+    }
+    return run_channels(program, costs, durations, pulse);
+  }
   std::vector<std::int64_t> end;
   run_dataflow(program, durations, end, pulse);
   return from_ends(program, durations, std::move(end));

@@ -25,8 +25,9 @@ struct Result {
 /// simulation.
 using Pulse = std::function<void()>;
 
-/// Reads the Program under the cost table. O(n) where nothing queues: a policy free of waits, no
-/// collectives, no shared links. Else O(n log lanes) without shared links, O(n log n) with them.
+/// Reads the Program under the cost table. O(n) where nothing is chosen by time: no credit that is
+/// counted, no places in flight, no joined batches, no calls, no shared links. Else O(n log lanes)
+/// without shared links, O(n log n) with them.
 Result simulate(const Program& program, const CostTable& costs, const Pulse& pulse = {});
 
 /// The same with times that were measured, drawn or changed.

@@ -5,6 +5,29 @@
 #include <tuple>
 
 namespace pipewright {
+namespace {
+
+const Protocol& protocol_of(const CommPolicy& policy, ActionKind send_kind) {
+  return send_kind == ActionKind::SendB ? policy.send_b : policy.send_f;
+}
+
+}  // namespace
+
+/// A message larger than the whole credit is always a rendezvous.
+Leave leave_by_policy(const CommPolicy& policy, ActionKind send_kind, std::int64_t bytes) {
+  const Protocol& protocol = protocol_of(policy, send_kind);
+  switch (protocol.kind) {
+    case Protocol::Kind::Rendezvous:
+      return Leave::Rendezvous;
+    case Protocol::Kind::EagerUnlimited:
+      return Leave::Unlimited;
+    case Protocol::Kind::EagerMessages:
+      return 1 <= protocol.credit ? Leave::Counted : Leave::Rendezvous;
+    case Protocol::Kind::EagerBytes:
+      return bytes <= protocol.credit ? Leave::Counted : Leave::Rendezvous;
+  }
+  return Leave::Rendezvous;
+}
 
 Credit::Credit(const Program& program, std::vector<std::int64_t> message_bytes)
     : program_(program), message_bytes_(std::move(message_bytes)) {
@@ -18,10 +41,13 @@ Credit::Credit(const Program& program, std::vector<std::int64_t> message_bytes)
     }
     account_of_route_.push_back(at->second);
   }
-  for (std::size_t r = 0; r < program.routes.size(); ++r)
-    way_of_route_.push_back(way_by_policy(program.routes[r], r));
+  for (std::size_t r = 0; r < program.routes.size(); ++r) {
+    // Who counts in messages may give no bytes.
+    const std::int64_t bytes = r < message_bytes_.size() ? message_bytes_[r] : 0;
+    leave_of_route_.push_back(leave_by_policy(program.policy, program.routes[r].send_kind, bytes));
+  }
   for (InstructionId id = 0; id < program.code.size(); ++id) {
-    if (is_send(program.code[id].kind) && way_of(id) == Way::Counted)
+    if (is_send(program.code[id].kind) && leave_of(id) == Leave::Counted)
       accounts_[account_of(id)].sends.push_back(id);
   }
   reset();
@@ -36,23 +62,7 @@ void Credit::reset() {
 }
 
 const Protocol& Credit::protocol(ActionKind send_kind) const {
-  return send_kind == ActionKind::SendB ? program_.policy.send_b : program_.policy.send_f;
-}
-
-/// A message larger than the whole credit is always a rendezvous.
-Credit::Way Credit::way_by_policy(const Route& route, std::size_t index) const {
-  const Protocol& protocol = this->protocol(route.send_kind);
-  switch (protocol.kind) {
-    case Protocol::Kind::Rendezvous:
-      return Way::Rendezvous;
-    case Protocol::Kind::EagerUnlimited:
-      return Way::Unlimited;
-    case Protocol::Kind::EagerMessages:
-      return 1 <= protocol.credit ? Way::Counted : Way::Rendezvous;
-    case Protocol::Kind::EagerBytes:
-      return message_bytes_[index] <= protocol.credit ? Way::Counted : Way::Rendezvous;
-  }
-  return Way::Rendezvous;
+  return protocol_of(program_.policy, send_kind);
 }
 
 std::int64_t Credit::price(InstructionId send) const {
@@ -70,13 +80,13 @@ InstructionId Credit::next(AccountId account) {
 
 void Credit::take(InstructionId send) {
   started_[send] = 1;
-  if (way_of(send) == Way::Counted) accounts_[account_of(send)].free -= price(send);
+  if (leave_of(send) == Leave::Counted) accounts_[account_of(send)].free -= price(send);
 }
 
 void Credit::pass(InstructionId send) { started_[send] = 1; }
 
 void Credit::give_back(InstructionId send) {
-  if (way_of(send) == Way::Counted) accounts_[account_of(send)].free += price(send);
+  if (leave_of(send) == Leave::Counted) accounts_[account_of(send)].free += price(send);
 }
 
 }  // namespace pipewright

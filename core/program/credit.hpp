@@ -9,6 +9,11 @@
 
 namespace pipewright {
 
+/// How a message leaves: when it meets its RECV, as soon as there is credit for it, or at once.
+enum class Leave : std::uint8_t { Rendezvous, Counted, Unlimited };
+/// What the policy says of a route's messages; a SEND with kRendezvous is none the less one.
+Leave leave_by_policy(const CommPolicy& policy, ActionKind send_kind, std::int64_t bytes);
+
 class Credit {
  public:
   using AccountId = std::uint32_t;
@@ -19,8 +24,8 @@ class Credit {
   void reset();
 
   /// Whether the send could ever leave without its RECV.
-  bool may_be_eager(InstructionId send) const { return way_of(send) != Way::Rendezvous; }
-  bool is_unlimited(InstructionId send) const { return way_of(send) == Way::Unlimited; }
+  bool may_be_eager(InstructionId send) const { return leave_of(send) != Leave::Rendezvous; }
+  bool is_unlimited(InstructionId send) const { return leave_of(send) == Leave::Unlimited; }
   AccountId account_of(InstructionId send) const {
     return account_of_route_[program_.code[send].route];
   }
@@ -44,19 +49,17 @@ class Credit {
     std::size_t first = 0;             // the first that has not started
     std::int64_t free = 0, whole = 0;  // messages or bytes
   };
-  enum class Way : std::uint8_t { Rendezvous, Counted, Unlimited };
-  Way way_of(InstructionId send) const {
+  Leave leave_of(InstructionId send) const {
     const Instruction& in = program_.code[send];
-    return in.has(Instruction::kRendezvous) ? Way::Rendezvous : way_of_route_[in.route];
+    return in.has(Instruction::kRendezvous) ? Leave::Rendezvous : leave_of_route_[in.route];
   }
-  Way way_by_policy(const Route& route, std::size_t index) const;
   const Protocol& protocol(ActionKind send_kind) const;
 
   const Program& program_;
   std::vector<std::int64_t> message_bytes_;
   std::vector<Account> accounts_;
   std::vector<AccountId> account_of_route_;
-  std::vector<Way> way_of_route_;
+  std::vector<Leave> leave_of_route_;
   std::vector<std::uint8_t> started_;  // by instruction
 };
 

@@ -5,6 +5,7 @@
 
 #include "core/order/cells.hpp"
 #include "core/order/forward_order.hpp"
+#include "core/program/queue_key.hpp"
 
 namespace pipewright {
 namespace {
@@ -50,21 +51,10 @@ class Lines {
   std::vector<std::string> names_;
 };
 
-/// 0: activations, 1: gradients, 2: neither.
-std::int64_t direction_of(const Route& route) {
-  if (route.send_kind == ActionKind::NamedSend) return 2;
-  return route.send_kind == ActionKind::SendF ? 0 : 1;
-}
-
 /// Equal for the instructions of a rank that stand in one line beside the compute lane.
-std::int64_t queue_key(const Program& program, const Instruction& in, Channel channel) {
+std::int64_t lane_key(const Program& program, const Instruction& in, Channel channel) {
   if (in.in_collective()) return kCollectiveLane;
-  const Route& route = program.routes[in.route];
-  const std::int64_t peer = (is_send(in.kind) ? route.destination : route.source).value;
-  if (channel == Channel::Direction) return direction_of(route);
-  if (channel == Channel::Pair) return 2 * (peer + 1);
-  if (channel == Channel::Edge) return 2 * (peer + 1) + (is_send(in.kind) ? 1 : 0);
-  return 0;
+  return queue_key(program.routes[in.route], is_send(in.kind), channel);
 }
 
 }  // namespace
@@ -134,8 +124,7 @@ LaneTable lane_table(const Program& program) {
   table.lane_of.resize(program.code.size());
   const bool by_transfer =
       program.policy.issue == Issue::Stream && program.policy.channel == Channel::Tag;
-  const Channel channel =
-      program.policy.issue == Issue::Grouped ? Channel::Edge : program.policy.channel;
+  const Channel channel = queue_channel(program.policy);
   const bool has_group_queues = program.has_group_queues();
   // Lane of (peer, direction) for the rank at hand; peers of a rank are few, so a list beats a map.
   std::vector<std::pair<std::int64_t, std::uint32_t>> known;
@@ -155,7 +144,7 @@ LaneTable lane_table(const Program& program) {
       const bool in_group = !in_line && has_group_queues && program.batch_of(id) != kNoBatch;
       const bool alone = by_transfer && is_transfer(in.kind) && !in_group && !in_line;
       std::int64_t key =
-          in_line ? lines.key_of(line_name(program.call(in))) : queue_key(program, in, channel);
+          in_line ? lines.key_of(line_name(program.call(in))) : lane_key(program, in, channel);
       if (in_group) key = kGroupLane - (channel == Channel::Direction ? key : 0);
       const auto found = alone ? known.end()
                                : std::find_if(known.begin(), known.end(),

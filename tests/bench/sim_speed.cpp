@@ -1,18 +1,42 @@
 // How fast the engine reads a Program that is already lowered, beside a hand-written loop that
-// computes the same 1F1B finish times without any Program, in the same run. Lowering and generating
-// the order are timed beside it. Prints one row a case; medians of several runs.
+// computes the same 1F1B finish times without any Program, in the same run. The engines of policies
+// with queues, lowering and generating the order are timed beside it, and so is what making and
+// simulating the Program held at most. Prints one row a case; medians of several runs.
 //   sim_speed [largest number of actions, default 10000000]
+#include <malloc.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "core/program/lower.hpp"
 #include "planner/schedules/registry.hpp"
+#include "sim/channels.hpp"
 #include "sim/dataflow.hpp"
 #include "sim/durations.hpp"
+#include "sim/queues.hpp"
 #include "tests/bench/median.hpp"
+
+namespace {
+std::atomic<std::size_t> held{0}, most_held{0};
+}
+
+void* operator new(std::size_t bytes) {
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  const std::size_t now = held += malloc_usable_size(memory);
+  if (now > most_held) most_held = now;
+  return memory;
+}
+void operator delete(void* memory) noexcept {
+  held -= malloc_usable_size(memory);
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
 
 namespace pipewright {
 namespace {
@@ -86,6 +110,34 @@ std::int64_t sweep(std::int64_t p, std::int64_t m, std::vector<std::int64_t>& fo
   return *std::max_element(clock.begin(), clock.end());
 }
 
+/// Seconds of the two engines of a policy with queues.
+struct Queued {
+  double walked = 0, by_events = 0;
+};
+
+Queued measure_queues(const Program& program, const CostTable& costs, int runs) {
+  const sim::Durations durations(program, costs);
+  Timeline walked;
+  sim::Result by_events;
+  const Queued seconds{
+      median_seconds(runs, [&] { walked = *sim::run_queues(program, costs, durations); }),
+      median_seconds(runs, [&] { by_events = sim::run_channels(program, costs, durations); })};
+  if (walked.end != by_events.timeline.end) {
+    std::fprintf(stderr, "sim_speed: the two engines of queues differ\n");
+    std::exit(1);
+  }
+  return seconds;
+}
+
+/// By instruction, without the order: the most that is held while it is lowered and simulated.
+double bytes_held(const Order& order, const CommPolicy& policy, const CostTable& costs) {
+  const std::size_t before = held;
+  most_held = before;
+  const Program program = lower(order, policy);
+  const sim::Result result = sim::simulate(program, costs);
+  return static_cast<double>(most_held - before) / static_cast<double>(program.code.size());
+}
+
 void measure(const char* schedule, int p, int v, int m) {
   const double actions = 2.0 * p * v * m;
   const int runs = actions > 3e6 ? 3 : actions > 3e5 ? 7 : 25;
@@ -94,10 +146,13 @@ void measure(const char* schedule, int p, int v, int m) {
     order = planner::make_order(schedule,
                                 {.ranks = p, .micro_batches = m, .chunks = v, .parameters = {}});
   });
-  Program program;
-  const double lowering = median_seconds(
-      std::min(runs, 3), [&] { program = lower(order, comm_policy_preset("ideal")); });
-  order = {};
+  const int few = std::min(runs, 3);
+  const CommPolicy queued, ideal = comm_policy_preset("ideal");
+  Program program, other;
+  const double lowering = median_seconds(few, [&] { program = lower(order, ideal); });
+  const Order written = with_transfers(order);
+  const double of_written = median_seconds(few, [&] { other = lower(written, queued); });
+  other = lower(order, queued);
   const CostTable costs = CostTable::uniform(p * v,
                                              {.f = Nanoseconds(kForward),
                                               .i = Nanoseconds(15),
@@ -105,6 +160,11 @@ void measure(const char* schedule, int p, int v, int m) {
                                               .b = Nanoseconds(kBackward),
                                               .opt = {}},
                                              Nanoseconds(kLatency));
+  const Queued with_queues = measure_queues(other, costs, few);
+  other = {};
+  const double bytes = bytes_held(order, ideal, costs),
+               bytes_queued = bytes_held(order, queued, costs);
+  order = {};
   const sim::Durations durations(program, costs);
   std::vector<std::int64_t> end;
   std::int64_t makespan = 0, expected = 0;
@@ -124,9 +184,12 @@ void measure(const char* schedule, int p, int v, int m) {
   const double by_sweep = median_seconds(
       runs, [&] { expected = sweep(p, std::int64_t{v} * m, forward, backward, clock); });
   const auto ns = [actions](double seconds) { return seconds / actions * 1e9; };
-  std::printf("%-12s %5d %2d %8d %9.0f %8.2f %8.2f %7.2f %8.2f %9.1f %10.1f\n", schedule, p, v, m,
-              actions, ns(by_rank), ns(engine), by_rank / engine, ns(by_sweep), ns(lowering),
-              ns(generating));
+  std::printf(
+      "%-12s %5d %2d %8d %9.0f %8.2f %8.2f %7.2f %8.2f %8.1f %8.1f %9.1f %8.1f %10.1f %6.1f "
+      "%6.1f\n",
+      schedule, p, v, m, actions, ns(by_rank), ns(engine), by_rank / engine, ns(by_sweep),
+      ns(with_queues.walked), ns(with_queues.by_events), ns(lowering), ns(of_written),
+      ns(generating), bytes, bytes_queued);
   std::fflush(stdout);
 }
 
@@ -136,10 +199,11 @@ void measure(const char* schedule, int p, int v, int m) {
 int main(int argc, char** argv) {
   const double most = argc > 1 ? std::atof(argv[1]) : 1e7;
   std::printf(
-      "ns per action with its transfers; ratio = loop / engine\n%-12s %5s %2s %8s %9s %8s %8s %7s "
-      "%8s %9s %10s\n",
-      "schedule", "p", "v", "m", "actions", "loop", "engine", "ratio", "sweep", "lowering",
-      "generating");
+      "ns per action with its transfers; ratio = loop / engine; bytes an instruction\n%-12s %5s "
+      "%2s "
+      "%8s %9s %8s %8s %7s %8s %8s %8s %9s %8s %10s %6s %6s\n",
+      "schedule", "p", "v", "m", "actions", "loop", "engine", "ratio", "sweep", "queues", "events",
+      "lowering", "written", "generating", "bytes", "queued");
   for (const double actions : {1e4, 1e5, 1e6, 1e7}) {
     if (actions > most) break;
     for (const int p : {8, 64, 256, 1024}) {
