@@ -18,6 +18,8 @@ from .unchanged import as_it_was
 
 WIDEST = 1 << 20  # of a row in a model.json
 
+Layers = list[tuple[str, Any]]  # names, and modules
+
 
 @dataclass
 class Captured:
@@ -28,7 +30,7 @@ class Captured:
     model: dict[str, Any]  # model.json
     example: tuple[Any, ...]
     inputs: list[str]  # such as "tokens: int64 [2, 128]"
-    outputs: list[str]
+    outputs: list[str]  # such as "logits: float32 [2, 128, 50257]"; of several the last layer returns a tuple
     tied: list[list[str]]  # names of parameters that are one
     remarks: list[str] = field(default_factory=list)  # which modules became one layer, and why
 
@@ -81,13 +83,13 @@ def tied_names(model: Any) -> list[list[str]]:
     return [names for names in owners.values() if len(names) > 1]
 
 
-def named_children(model: Any) -> list[tuple[str, Any]]:
+def named_children(model: Any) -> Layers:
     """Of a Sequential: its modules by place, one of them perhaps in several."""
     return list(zip(model._modules, model))
 
 
-def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[list[tuple[str, Any]], list[str]]:
-    """By torch.export, for micro-batches of any size where the model allows it."""
+def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[Layers, list[str], list[str]]:
+    """By torch.export: the layers, remarks and names of the outputs, for micro-batches of any size where the model allows it."""
     torch = require_torch()
     sizes = tuple({0: torch.export.Dim.AUTO} for _ in inputs)
     with quietly():
@@ -101,10 +103,10 @@ def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple
     size = next(node.meta["val"].shape[0] for node in module.graph.nodes if node.op == "placeholder")
     if isinstance(size, int):
         remarks.append(f"the layers are for micro-batches of {size} samples alone")
-    return chain.layers, remarks
+    return chain.layers, remarks, chain.outputs
 
 
-def called_chain(model: Any, inputs: tuple[Any, ...]) -> list[tuple[str, Any]]:
+def called_chain(model: Any, inputs: tuple[Any, ...]) -> Layers:
     """The model's own modules, where each is called with what the one before returned. InputError where they are not."""
     torch = require_torch()
     calls: list[tuple[str, Any, Any, Any]] = []
@@ -130,7 +132,7 @@ def called_chain(model: Any, inputs: tuple[Any, ...]) -> list[tuple[str, Any]]:
     return [(name, module) for name, module, _, _ in calls]
 
 
-def tied_layers(layers: list[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], list[str]]:
+def tied_layers(layers: Layers) -> tuple[Layers, list[str]]:
     """Layers from the first to the last that use one parameter become one."""
     nn = require_torch().nn
     first_use: dict[int, int] = {}
@@ -158,12 +160,12 @@ def tied_layers(layers: list[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], l
     return joined, remarks
 
 
-def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[list[tuple[str, Any]], list[str]]:
-    """The layers, and remarks. InputError where the model is no chain that is known."""
+def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[Layers, list[str], list[str]]:
+    """The layers, remarks, and names of the outputs where the model gives them some. InputError where the model is no chain that is known."""
     nn = require_torch().nn
     if isinstance(model, nn.Sequential):
         layers, remarks = named_children(model), []
-        return tied_layers(layers) if together else (layers, remarks)
+        return (*(tied_layers(layers) if together else (layers, remarks)), [])
     try:
         return exported_chain(model, inputs, together)
     except Exception as error:  # whatever the tracing of any model may raise
@@ -177,7 +179,7 @@ def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[list[tup
     except Exception as error:
         raise InputError(f"{type(model).__name__} does not run with this example: {sentence_of(error)}") from error
     layers, remarks = tied_layers(layers) if together else (layers, [])
-    return layers, [f"its own modules are the layers, since torch.export refuses it: {reason}", *remarks]
+    return layers, [f"its own modules are the layers, since torch.export refuses it: {reason}", *remarks], []
 
 
 def count_layers(layers: list[tuple[str, Any]], inputs: tuple[Any, ...]) -> list[Counted]:
@@ -264,7 +266,7 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
         raise InputError(f'tied: expected "together" or "apart", got "{tied}"')
     inputs = example_of(example)
     with as_it_was([model]):
-        layers, remarks = chain(model, inputs, tied == "together")
+        layers, remarks, output_names = chain(model, inputs, tied == "together")
         try:
             costs = count_layers(layers, inputs)
         except InputError:
@@ -279,7 +281,9 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
         model=document_of(name, layers, costs, inputs),
         example=inputs,
         inputs=[described(f"input {place}", one) for place, one in enumerate(inputs)],
-        outputs=[described(f"output {place}", one) for place, one in enumerate(outputs)],
+        outputs=[
+            described(output_names[place] if output_names else f"output {place}", one) for place, one in enumerate(outputs)
+        ],
         tied=tied_names(model),
         remarks=remarks,
     )

@@ -27,6 +27,7 @@ class Piece:
 class Chain:
     layers: list[tuple[str, Any]]
     joined: list[tuple[str, str, str]]  # of layers that no cut divides: first, last, why
+    outputs: list[str]  # names of what the last layer returns; [] where the model gives none
 
 
 def is_container(module: Any) -> bool:
@@ -96,6 +97,15 @@ class Graph:
             and not changes
         )
 
+    def names_of(self, values: list[Any]) -> str:
+        """Each with where it comes from, as far as a reader of the model knows it."""
+        names = []
+        for value in values[:3]:
+            stack = list((value.meta.get("nn_module_stack") or {}).values())
+            module = stack[-1][0].split("@")[0] if stack else ""
+            names.append(f"the input {value.name}" if value.op == "placeholder" else f"{value.name} of {module or 'the model'}")
+        return ", ".join(names) + (f" and {len(values) - 3} more" if len(values) > 3 else "")
+
     def is_size(self, node: Any) -> bool:
         return isinstance(node.meta.get("val"), (int, self.torch.SymInt)) and node.op == "call_function"
 
@@ -139,7 +149,7 @@ class Graph:
     def why_no_cut(self, passing: list[Any], after: set[Any]) -> str:
         """"" where a stage may end."""
         if len(passing) != 1:
-            return f"{names_of(passing)} pass between them" if passing else "nothing passes between them"
+            return f"{self.names_of(passing)} pass between them" if passing else "nothing passes between them"
         value = passing[0].meta.get("val")
         is_tensor = isinstance(value, self.torch.Tensor) and value.is_floating_point()
         if not is_tensor or passing[0] not in self.trained:
@@ -183,16 +193,11 @@ def without_glue(pieces: list[Piece]) -> list[Piece]:
     return found
 
 
-def names_of(values: list[Any]) -> str:
-    names = [str(value.name) for value in values]
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 def joined_pieces(graph: Graph, pieces: list[Piece], tied_together: bool) -> tuple[list[Piece], list[tuple[str, str, str]]]:
     """The pieces between cuts, and why some hold several modules."""
     rest = {node for piece in pieces for node in piece.nodes}
     before: set[Any] = set()
-    closed, joined, open_pieces, why = [], [], [], ""
+    closed, joined, open_pieces, why, shared = [], [], [], "", ""
     holds = tied_spans(graph, pieces) if tied_together else {}
     for number, piece in enumerate(pieces):
         open_pieces.append(piece)
@@ -200,15 +205,17 @@ def joined_pieces(graph: Graph, pieces: list[Piece], tied_together: bool) -> tup
         rest -= set(piece.nodes)
         passing = graph.passing(before, rest)
         tie = next((name for name, (first, last) in holds.items() if first <= number < last), None)
-        reason = f"they share {tie}" if tie else graph.why_no_cut(passing, rest)
+        reason = "tied" if tie else graph.why_no_cut(passing, rest)
         if reason and number + 1 < len(pieces):
+            # What can be had otherwise is said, rather than what stands in the way at one place.
+            shared = shared or (f"they share {tie}" if tie else "")
             why = why or reason
             continue
         closed.append(join(open_pieces))
         units = closed[-1].units
         if len(units) > 1:
-            joined.append((units[0], units[-1], why))
-        open_pieces, why = [], ""
+            joined.append((units[0], units[-1], shared or why))
+        open_pieces, why, shared = [], "", ""
     return without_glue(closed), joined
 
 
@@ -277,17 +284,29 @@ class Builder:
         return self.graph.torch.fx.GraphModule(self.graph.module, self.made)
 
 
-def outputs(graph: Graph, value: Any) -> Any:
-    """What the model returns, in the shape in which it does where that is made of tuples, lists and dicts."""
-    pytree = graph.torch.utils._pytree
-    flat = [value(node) for node in graph.output.args[0]]
-    codegen = graph.module.graph._codegen
-    spec = getattr(getattr(codegen, "pytree_info", None), "out_spec", None)
+def returned(graph: Graph) -> Any:
+    """The nodes that the model returns, in the shape in which it does."""
+    nodes = list(graph.output.args[0])
+    spec = getattr(getattr(graph.module.graph._codegen, "pytree_info", None), "out_spec", None)
     if spec is None:
-        return flat[0] if len(flat) == 1 else tuple(flat)
-    whole = pytree.tree_unflatten(flat, spec)
-    plain = isinstance(whole, (tuple, list, dict, graph.torch.fx.Node))
-    return whole if plain else tuple(flat)
+        return nodes[0] if len(nodes) == 1 else tuple(nodes)
+    return graph.torch.utils._pytree.tree_unflatten(nodes, spec)
+
+
+def outputs(graph: Graph, value: Any) -> Any:
+    """What the model returns as a stage of PyTorch's can: a tensor, or a tuple of them in place of a dict and the like."""
+    flat = [value(node) for node in graph.output.args[0]]
+    whole = returned(graph)
+    if len(flat) == 1 and not isinstance(whole, (tuple, list)):
+        return flat[0]
+    return tuple(flat)
+
+
+def output_names(graph: Graph) -> list[str]:
+    """The keys, where the model returns a dict of tensors, as those of transformers do; else []."""
+    whole = returned(graph)
+    keys = [str(key) for key in whole] if isinstance(whole, Mapping) else []
+    return keys if len(keys) == len(graph.output.args[0]) else []
 
 
 def chain_of(graph_module: Any, model: Any, tied_together: bool) -> Chain:
@@ -311,4 +330,4 @@ def chain_of(graph_module: Any, model: Any, tied_together: bool) -> Chain:
         units = piece.units or ["model"]
         name = units[0] if len(units) == 1 else f"{units[0]} to {units[-1]}"
         layers.append((name, module))
-    return Chain(layers, joined)
+    return Chain(layers, joined, output_names(graph))
