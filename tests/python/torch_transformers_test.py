@@ -7,6 +7,7 @@ import unittest
 
 import pipewright
 import pipewright.torch
+from pipewright.torch.chaining import chained
 from torch_jobs import difference, run_job, step_on, torch
 
 try:
@@ -55,6 +56,8 @@ def t5_encoder():
 
 MODELS = {"gpt2": gpt2, "llama": llama, "bert": bert}
 BLOCK = {"gpt2": "transformer.h.{}", "llama": "model.layers.{}", "bert": "encoder.layer.{}"}
+MASKED = ("llama", "bert")
+CASES = [(name, False) for name in MODELS] + [(name, True) for name in MASKED]
 
 
 def made(name):
@@ -69,29 +72,43 @@ def batch():
     return torch.randint(WORDS, size), torch.randint(WIDTH, size)
 
 
+def mask(samples):
+    """The last places of some samples are padding."""
+    seen = torch.ones(samples, LENGTH, dtype=torch.long)
+    for sample in range(samples):
+        seen[sample, LENGTH - sample % 3 :] = 0
+    return seen
+
+
+def example(tokens, masked):
+    return (tokens[:SAMPLES], mask(SAMPLES)) if masked else tokens[:SAMPLES]
+
+
 def loss_fn(output, target):
     """Of what the captured model returns: a tensor, in place of a dict with it."""
     return torch.nn.functional.cross_entropy(output.flatten(0, 1), target.flatten())
 
 
 def trained(rank, paths):
-    """By model: how far gradients and losses of this rank are off those without a pipeline."""
+    """By case: how far gradients and losses of this rank are off those without a pipeline."""
     tokens, targets = batch()
     found = {}
-    for name, path in paths.items():
+    for (name, masked), path in paths.items():
         model, plan = made(name), pipewright.Plan.load(path)
-        captured = pipewright.torch.capture(model, tokens[:SAMPLES])
+        captured = pipewright.torch.capture(model, example(tokens, masked))
         pipeline = pipewright.torch.schedule(plan, pipewright.torch.split(captured, plan), loss_fn)
-        losses = step_on(pipeline, tokens, targets)
+        named = {"attention_mask": mask(len(tokens))} if masked else {}
+        losses = step_on(pipeline, tokens, targets, **named)
         alone = made(name)
-        wanted = [loss_fn(alone(x)[0], y) for x, y in zip(tokens.chunk(MICRO_BATCHES), targets.chunk(MICRO_BATCHES))]
+        cut = [part.chunk(MICRO_BATCHES) for part in (tokens, targets, mask(len(tokens)))]
+        wanted = [loss_fn(alone(x, attention_mask=seen if masked else None)[0], y) for x, y, seen in zip(*cut)]
         (sum(wanted) / MICRO_BATCHES).backward()
         pairs = [
             (mine.grad, its.grad) for mine, its in zip(model.parameters(), alone.parameters()) if mine.grad is not None
         ]
         off = difference([[mine for mine, _ in pairs]], [[its for _, its in pairs]])
         apart = max((abs(a - b.item()) for a, b in zip(losses, wanted)), default=0.0)
-        found[name] = (off, apart, len(pairs), len(list(model.parameters())))
+        found[name, masked] = (off, apart, len(pairs), len(list(model.parameters())))
     return found
 
 
@@ -105,6 +122,7 @@ class Transformers(unittest.TestCase):
             for block in range(BLOCKS):
                 self.assertIn(BLOCK[name].format(block), names)
             self.assertEqual(captured.remarks, [], name)
+            self.assertNotIn("model.rotary_emb", names)  # nothing but assertions would be left of it
             value = tokens[:3]  # of another size than the example
             for _, layer in captured.layers:
                 value = layer(value)
@@ -122,28 +140,55 @@ class Transformers(unittest.TestCase):
             r"encoder\.block\.0 to encoder\.block\.2 are one layer: \w+ of encoder\.block\.0\.layer\.0\.SelfAttention, "
             r"\w+ of encoder\.block\.0\.layer\.1 pass between them",
         )
-        masked = pipewright.torch.capture(bert(), (tokens, torch.ones_like(tokens)))
-        self.assertIn("the input attention_mask", masked.remarks[0])
+
+    def test_a_mask_goes_to_each_layer_by_its_name(self):
+        tokens, _ = batch()
+        for name in MASKED:
+            model = made(name)
+            captured = pipewright.torch.capture(model, example(tokens, True))
+            self.assertEqual(captured.shared, {"attention_mask": 1})
+            self.assertEqual(captured.remarks, [], name)
+            names = [layer for layer, _ in captured.layers]
+            for block in range(BLOCKS):
+                self.assertIn(BLOCK[name].format(block), names)
+            seen = mask(3)
+            value = tokens[:3]
+            for layer, module in captured.layers:
+                takes = getattr(module, "pipewright_takes", ())
+                self.assertEqual(takes, ("attention_mask",) if layer.split(".")[-1].isdigit() else (), layer)
+                value = module(value, **({"attention_mask": seen} if takes else {}))
+            torch.testing.assert_close(value, model(tokens[:3], attention_mask=seen)[0])
+            with self.assertRaisesRegex(pipewright.InputError, r"take the input attention_mask: give it to step\(\)"):
+                chained([(str(place), module) for place, (_, module) in enumerate(captured.layers)], captured.layers)(tokens)
+
+    def test_a_model_with_a_mask_is_measured(self):
+        tokens, targets = batch()
+        captured = pipewright.torch.capture(made("bert"), example(tokens, True))
+        pair = ((tokens[:SAMPLES], mask(SAMPLES)), targets[:SAMPLES])
+        profile = pipewright.torch.measure(captured, [pair], loss_fn, repeats=3)
+        self.assertEqual(len(profile["sizes"][0]["layers"]), len(captured.layers))
 
     def test_two_processes_train_them_as_they_are_trained_alone(self):
         tokens, _ = batch()
         with tempfile.TemporaryDirectory() as folder:
             paths = {}
-            for name in MODELS:
+            for name, masked in CASES:
                 job = {
                     "schema": "pipewright.job/1",
-                    "model": pipewright.torch.capture(made(name), tokens[:SAMPLES]).model,
+                    "model": pipewright.torch.capture(made(name), example(tokens, masked)).model,
                     "cluster": {"preset": "local-cpu", "devices": 2},
                     "global_batch": MICRO_BATCHES * SAMPLES,
                     "strategy": {"pp_degree": 2, "micro_batch_size": SAMPLES, "comm_policy": "torch-gloo"},
                 }
-                paths[name] = os.path.join(folder, f"{name}.json")
-                pipewright.tune(job, synthesis=False).plan.save(paths[name])
+                if masked:  # whose stages compute gradients of inputs apart, too
+                    job["strategy"]["schedule_mode"] = "zb-h1"
+                paths[name, masked] = os.path.join(folder, f"{name}-{masked}.json")
+                pipewright.tune(job, synthesis=False).plan.save(paths[name, masked])
             results = run_job(2, trained, paths)
-        for name in MODELS:
-            self.assertEqual(sum(found[name][2] for found in results), results[0][name][3])
+        for case in CASES:
+            self.assertEqual(sum(found[case][2] for found in results), results[0][case][3])
             for found in results:
-                off, apart, _, _ = found[name]
+                off, apart, _, _ = found[case]
                 self.assertLess(off, 1e-5)
                 self.assertLess(apart, 1e-5)
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from .._core import model_document
 from ..errors import InputError
+from .chaining import by_name, parted
 from .counting import Counted, counted, tensors_in
-from .cutting import chain_of
+from .cutting import Chain, chain_of
 from .installed import require_torch
 from .places import is_within, quietly, sentence_of
 from .unchanged import as_it_was
@@ -32,6 +33,7 @@ class Captured:
     inputs: list[str]  # such as "tokens: int64 [2, 128]"
     outputs: list[str]  # such as "logits: float32 [2, 128, 50257]"; of several the last layer returns a tuple
     tied: list[list[str]]  # names of parameters that are one
+    shared: dict[str, int]  # inputs that several layers take, such as a mask, with their places in the example
     remarks: list[str] = field(default_factory=list)  # which modules became one layer, and why
 
     @property
@@ -88,8 +90,8 @@ def named_children(model: Any) -> Layers:
     return list(zip(model._modules, model))
 
 
-def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[Layers, list[str], list[str]]:
-    """By torch.export: the layers, remarks and names of the outputs, for micro-batches of any size where the model allows it."""
+def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> Chain:
+    """By torch.export, for micro-batches of any size where the model allows it."""
     torch = require_torch()
     sizes = tuple({0: torch.export.Dim.AUTO} for _ in inputs)
     with quietly():
@@ -99,11 +101,10 @@ def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple
     except TypeError:  # before 2.9 there are none
         module = program.module()
     chain = chain_of(module, model, together)
-    remarks = [f"{first} to {last} are one layer: {why}" for first, last, why in chain.joined]
     size = next(node.meta["val"].shape[0] for node in module.graph.nodes if node.op == "placeholder")
     if isinstance(size, int):
-        remarks.append(f"the layers are for micro-batches of {size} samples alone")
-    return chain.layers, remarks, chain.outputs
+        chain.remarks.append(f"the layers are for micro-batches of {size} samples alone")
+    return chain
 
 
 def called_chain(model: Any, inputs: tuple[Any, ...]) -> Layers:
@@ -160,12 +161,12 @@ def tied_layers(layers: Layers) -> tuple[Layers, list[str]]:
     return joined, remarks
 
 
-def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[Layers, list[str], list[str]]:
-    """The layers, remarks, and names of the outputs where the model gives them some. InputError where the model is no chain that is known."""
+def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> Chain:
+    """InputError where the model is no chain that is known."""
     nn = require_torch().nn
     if isinstance(model, nn.Sequential):
         layers, remarks = named_children(model), []
-        return (*(tied_layers(layers) if together else (layers, remarks)), [])
+        return Chain(*(tied_layers(layers) if together else (layers, remarks)))
     try:
         return exported_chain(model, inputs, together)
     except Exception as error:  # whatever the tracing of any model may raise
@@ -179,14 +180,14 @@ def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[Layers, 
     except Exception as error:
         raise InputError(f"{type(model).__name__} does not run with this example: {sentence_of(error)}") from error
     layers, remarks = tied_layers(layers) if together else (layers, [])
-    return layers, [f"its own modules are the layers, since torch.export refuses it: {reason}", *remarks], []
+    return Chain(layers, [f"its own modules are the layers, since torch.export refuses it: {reason}", *remarks])
 
 
-def count_layers(layers: list[tuple[str, Any]], inputs: tuple[Any, ...]) -> list[Counted]:
+def count_layers(layers: Layers, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Counted]:
     found = []
     given = inputs
     for place, (name, layer) in enumerate(layers):
-        found.append(counted(layer, given))
+        found.append(counted(layer, given, by_name(layer, named)))
         made = found[-1].output
         if place + 1 < len(layers) and not isinstance(made, require_torch().Tensor):
             raise InputError(f"layer {name} returns a {type(made).__name__}; between layers one tensor passes")
@@ -255,7 +256,8 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
 
     example is a micro-batch: the tensor that the model is called with, or a tuple of them, samples first. A
     torch.nn.Sequential is taken as it is. Modules past which another tensor goes, a skip connection, become one layer
-    (Captured.remarks says which); so do those from the first to the last that use one parameter, unless tied is
+    (Captured.remarks says which); an input that layers towards the end use is theirs by its name (Captured.shared), and is
+    given to step() so on every rank. One layer become, too, those from the first to the last that use one parameter, unless tied is
     "apart": then a plan may put them into stages of their own, which split() refuses. The layers are modules that share
     the model's parameters. InputError, with the place, for a model that is no such chain.
     """
@@ -266,9 +268,10 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
         raise InputError(f'tied: expected "together" or "apart", got "{tied}"')
     inputs = example_of(example)
     with as_it_was([model]):
-        layers, remarks, output_names = chain(model, inputs, tied == "together")
+        known = chain(model, inputs, tied == "together")
+        first, named = parted(inputs, known.shared)
         try:
-            costs = count_layers(layers, inputs)
+            costs = count_layers(known.layers, first, named)
         except InputError:
             raise
         except Exception as error:
@@ -277,13 +280,15 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
     outputs = tensors_in(costs[-1].output)
     return Captured(
         name=name,
-        layers=layers,
-        model=document_of(name, layers, costs, inputs),
+        layers=known.layers,
+        model=document_of(name, known.layers, costs, first),
         example=inputs,
         inputs=[described(f"input {place}", one) for place, one in enumerate(inputs)],
         outputs=[
-            described(output_names[place] if output_names else f"output {place}", one) for place, one in enumerate(outputs)
+            described(known.outputs[place] if known.outputs else f"output {place}", one)
+            for place, one in enumerate(outputs)
         ],
         tied=tied_names(model),
-        remarks=remarks,
+        shared=known.shared,
+        remarks=known.remarks,
     )

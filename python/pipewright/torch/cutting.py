@@ -2,7 +2,8 @@
 
 A cut lies where one module ends and another begins, and where one tensor alone passes from what stands before to what
 follows: one that a gradient goes back through. What depends on neither inputs nor parameters (a mask, positions) passes
-no cut: each layer that needs it computes it. Sizes are read off the layer's own input.
+no cut: each layer that needs it computes it. Sizes are read off the layer's own input. An input that layers towards the end
+use, such as a mask of what is padding, passes none either: each of these layers takes it, by its name.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ class Piece:
 
 @dataclass
 class Chain:
+    """A model as layers that follow one another."""
+
     layers: list[tuple[str, Any]]
-    joined: list[tuple[str, str, str]]  # of layers that no cut divides: first, last, why
-    outputs: list[str]  # names of what the last layer returns; [] where the model gives none
+    remarks: list[str]  # which modules became one layer, and why
+    outputs: list[str] = field(default_factory=list)  # names of what the last layer returns, where the model gives some
+    shared: dict[str, int] = field(default_factory=dict)  # inputs that layers take by name, with their places
 
 
 def is_container(module: Any) -> bool:
@@ -54,6 +58,24 @@ def unit_of(node: Any, modules: Mapping[str, Any]) -> tuple[str, bool]:
     return found, True
 
 
+def without_checks(graph: Any) -> None:
+    """Takes out the assertions of torch.export that a tensor is of the type it was exported with, and what is computed for
+    them alone: of a module that does nothing else (rotary positions) they would make a layer."""
+    torch = require_torch()
+    check = getattr(torch.ops.aten._assert_tensor_metadata, "default", None)
+
+    def erase(node: Any) -> None:
+        sources = node.all_input_nodes
+        graph.erase_node(node)
+        for source in sources:
+            is_pure = source.op == "get_attr" or (source.op == "call_function" and not source.is_impure())
+            if is_pure and not source.users:
+                erase(source)
+
+    for node in [node for node in graph.nodes if node.op == "call_function" and node.target is check]:
+        erase(node)
+
+
 class Graph:
     """What passes where in an exported program's graph."""
 
@@ -66,6 +88,8 @@ class Graph:
         self.output = next(node for node in self.nodes if node.op == "output")
         self.trained: set[Any] = set()  # depend on a parameter
         self.free: set[Any] = set()  # can be computed anywhere
+        self.given: dict[Any, set[Any]] = {}  # can be computed of these inputs alone
+        self.shared: set[Any] = set()  # inputs that every layer may take
         for node in self.nodes:
             self._classify(node)
 
@@ -81,18 +105,24 @@ class Graph:
                 self.trained.add(node)
             self.free.add(node)
         elif node.op in ("call_function", "call_method", "call_module"):
-            if self.is_size(node) or self._is_repeatable(node):
+            if self.is_size(node) or self._is_repeatable(node, ()):
                 self.free.add(node)
+            elif self._is_repeatable(node, {*self.inputs, *self.given}):
+                self.given[node] = {one for source in node.all_input_nodes for one in self.made_of(source)}
             elif any(source in self.trained for source in node.all_input_nodes):
                 self.trained.add(node)
 
-    def _is_repeatable(self, node: Any) -> bool:
-        """Depends on no input and no chance, and changes nothing."""
+    def made_of(self, node: Any) -> set[Any]:
+        """The inputs, where it can be computed of them alone."""
+        return {node} if node.op == "placeholder" else self.given.get(node, set())
+
+    def _is_repeatable(self, node: Any, besides: Any) -> bool:
+        """Depends on no input, besides these, and no chance, and changes nothing."""
         target = node.target
         tags = getattr(target, "tags", ())
         changes = getattr(getattr(target, "_schema", None), "is_mutable", False) or not node.users
         return (
-            all(source in self.free and source not in self.trained for source in node.all_input_nodes)
+            all(source in besides or source in self.free - self.trained for source in node.all_input_nodes)
             and self.torch.Tag.nondeterministic_seeded not in tags
             and not changes
         )
@@ -117,7 +147,7 @@ class Graph:
         """What was made before a cut, or is an input of the model, and is used after it."""
         wanted: list[Any] = []
         for node in self.nodes:
-            if node not in before and node.op != "placeholder":
+            if (node not in before and node.op != "placeholder") or node in self.shared:
                 continue
             if any(user in after or user is self.output for user in self.users(node)):
                 wanted.append(node)
@@ -170,6 +200,18 @@ def pieces_of(graph: Graph) -> list[Piece]:
         else:
             pieces.append(Piece([node], unit, is_glue, [] if is_glue else [unit]))
     return pieces
+
+
+def share_inputs(graph: Graph, pieces: list[Piece]) -> list[Piece]:
+    """Inputs that pieces of the second half use are given to each that does, with what is computed of them alone; the
+    pieces without that. One input at least is the first layer's."""
+    late = {node for piece in pieces[(len(pieces) + 1) // 2 :] for node in piece.nodes if node not in graph.given}
+    shared = {one for node in late for source in node.all_input_nodes for one in graph.made_of(source)}
+    if not shared or len(shared) == len(graph.inputs):
+        return pieces
+    graph.shared = shared
+    graph.free |= {node for node, inputs in graph.given.items() if inputs <= shared}
+    return pieces_of(graph)
 
 
 def join(pieces: list[Piece]) -> Piece:
@@ -238,12 +280,10 @@ def sizes_known(graph: Graph, passing: list[Any], after: set[Any]) -> bool:
     """Whether each size that is used after a cut is one of the tensor that passes it, or computed of such."""
 
     def known(node: Any) -> bool:
-        if not graph.is_size(node):
-            return True
         sources = node.all_input_nodes
-        if any(not graph.is_size(source) for source in sources):
-            return same_dimension(node, passing[0]) is not None
-        return all(known(source) for source in sources)
+        if graph.is_size(node) and any(not graph.is_size(source) for source in sources):
+            return sources[0] in graph.shared or same_dimension(node, passing[0]) is not None
+        return all(known(source) for source in sources if source in graph.free)
 
     return all(known(source) for node in after for source in node.all_input_nodes if source in graph.free)
 
@@ -261,7 +301,9 @@ class Builder:
     def __init__(self, graph: Graph, entering: list[Any]) -> None:
         self.graph, self.entering = graph, entering
         self.made = graph.torch.fx.Graph()
-        self.known = {node: self.made.placeholder(str(node.name)) for node in entering}
+        shared = [node for node in graph.inputs if node in graph.shared]
+        self.known = {node: self.made.placeholder(str(node.name)) for node in [*entering, *shared]}
+        self.shared = shared
 
     def value(self, node: Any) -> Any:
         if node in self.known:
@@ -280,8 +322,15 @@ class Builder:
         for node in nodes:
             self.value(node)
         self.made.output(result(self.value))
+        takes = [node for node in self.shared if self.known[node].users]
+        for node in self.shared:
+            if node not in takes:
+                self.made.erase_node(self.known[node])
         self.made.lint()
-        return self.graph.torch.fx.GraphModule(self.graph.module, self.made)
+        module = self.graph.torch.fx.GraphModule(self.graph.module, self.made)
+        if takes:
+            module.pipewright_takes = tuple(str(node.name) for node in takes)
+        return module
 
 
 def returned(graph: Graph) -> Any:
@@ -311,10 +360,11 @@ def output_names(graph: Graph) -> list[str]:
 
 def chain_of(graph_module: Any, model: Any, tied_together: bool) -> Chain:
     """The layers of an exported program's module, which share the model's parameters and buffers."""
+    without_checks(graph_module.graph)
     graph = Graph(graph_module, model)
-    pieces, joined = joined_pieces(graph, pieces_of(graph), tied_together)
+    pieces, joined = joined_pieces(graph, share_inputs(graph, pieces_of(graph)), tied_together)
     layers: list[tuple[str, Any]] = []
-    entering = graph.inputs
+    entering = [node for node in graph.inputs if node not in graph.shared]
     done: set[Any] = set()
     rest = {node for piece in pieces for node in piece.nodes}
     for number, piece in enumerate(pieces):
@@ -330,4 +380,6 @@ def chain_of(graph_module: Any, model: Any, tied_together: bool) -> Chain:
         units = piece.units or ["model"]
         name = units[0] if len(units) == 1 else f"{units[0]} to {units[-1]}"
         layers.append((name, module))
-    return Chain(layers, joined, output_names(graph))
+    shared = {str(node.name): place for place, node in enumerate(graph.inputs) if node in graph.shared}
+    remarks = [f"{first} to {last} are one layer: {why}" for first, last, why in joined]
+    return Chain(layers, remarks, output_names(graph), shared)
