@@ -1,7 +1,8 @@
 #include "exec/checkpoint/exchange.hpp"
 
-#include <algorithm>
 #include <fstream>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -42,9 +43,34 @@ CheckpointFacts facts_in(const SafetensorsHeader& header, const std::string& fil
   return read_checkpoint_manifest(JsonCursor(document, place)).facts;
 }
 
+/// The array's tensors in the file.
+std::vector<FileArray> tensors_of(const ArrayName& array, std::int64_t elements,
+                                  const ArrayNames& names) {
+  std::vector<FileArray> tensors = names.of(array.first, elements);
+  for (FileArray& tensor : tensors) tensor.name = name_in_file({tensor.name, array.second});
+  return tensors;
+}
+
+void require_about(const ArrayNames& names, const Checkpoint& checkpoint) {
+  const auto sizes = checkpoint.sizes();
+  std::vector<std::string_view> arrays;
+  for (const auto& [array, elements] : sizes) arrays.push_back(array.first);
+  names.require_used(arrays);
+}
+
+struct TensorOfFile {
+  FileArray layout;
+  const SafeTensor* tensor = nullptr;
+};
+
 /// Where each array of the new checkpoint comes from.
 struct Sources {
-  std::vector<std::pair<ArrayName, const SafeTensor*>> of_file;
+  struct OfFile {
+    ArrayName array;
+    std::int64_t elements = 0;
+    std::vector<TensorOfFile> tensors;
+  };
+  std::vector<OfFile> of_file;
   std::vector<std::pair<ArrayName, std::int64_t>> of_like;  // with its elements
 };
 
@@ -55,52 +81,111 @@ void require_floats(const SafeTensor& tensor, const std::string& file) {
                        "; a checkpoint holds F32 and converts nothing, so save it as float32");
 }
 
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t length : shape)
+    text += (text.empty() ? "" : ", ") + std::to_string(length);
+  return "[" + text + "]";
+}
+
+void require_fit(const TensorOfFile& found, const std::string& file, const Checkpoint& like) {
+  const SafeTensor& tensor = *found.tensor;
+  if (tensor.elements() != found.layout.elements())
+    throw InputError(file, "/" + tensor.name,
+                     "has " + std::to_string(tensor.elements()) + " elements, and " +
+                         std::to_string(found.layout.elements()) + " in " + like.folder().string());
+  // As many elements the other way round would be taken for others without a word.
+  if (found.layout.is_matrix && tensor.shape != found.layout.shape())
+    throw InputError(file, "/" + tensor.name,
+                     "has the shape " + shape_text(tensor.shape) + ", and by the names " +
+                         shape_text(found.layout.shape()));
+}
+
+/// The array's tensors in the file; empty: it has none of them.
+std::vector<TensorOfFile> found_tensors(const ArrayName& array, std::int64_t elements,
+                                        const ArrayNames& names, const SafetensorsHeader& header,
+                                        const std::string& file, const Checkpoint& like) {
+  std::vector<TensorOfFile> found;
+  std::string missing;
+  for (FileArray& layout : tensors_of(array, elements, names)) {
+    const SafeTensor* tensor = header.find(layout.name);
+    if (tensor == nullptr) {
+      missing = layout.name;
+      continue;
+    }
+    found.push_back({std::move(layout), tensor});
+    require_fit(found.back(), file, like);
+  }
+  if (!found.empty() && !missing.empty())
+    throw InputError(file, "",
+                     "has " + found.front().layout.name + " and not " + missing +
+                         ", which are both parts of " + name_in_file(array));
+  return found;
+}
+
+/// Throws InputError for a tensor that is none of the arrays'.
+void require_all_taken(const Sources& sources, const SafetensorsHeader& header,
+                       const std::string& file, const Checkpoint& like) {
+  std::set<const SafeTensor*> taken;
+  for (const Sources::OfFile& source : sources.of_file) {
+    for (const TensorOfFile& found : source.tensors) {
+      if (!taken.insert(found.tensor).second)
+        throw InputError(file, "/" + found.tensor->name,
+                         "is by its name several arrays of " + like.folder().string() +
+                             ", one of them " + name_in_file(source.array));
+    }
+  }
+  for (const SafeTensor& tensor : header.tensors) {
+    if (taken.count(&tensor) == 0)
+      throw InputError(file, "/" + tensor.name,
+                       "is no array of " + like.folder().string() +
+                           "; leave it out, or name the checkpoint whose it is");
+  }
+}
+
 Sources sources_of(const SafetensorsHeader& header, const std::optional<Checkpoint>& like,
-                   const std::string& file) {
+                   const ArrayNames& names, const std::string& file) {
   Sources sources;
   for (const SafeTensor& tensor : header.tensors) require_floats(tensor, file);
   if (!like) {
-    for (const SafeTensor& tensor : header.tensors)
-      sources.of_file.emplace_back(array_named(tensor.name, header), &tensor);
+    for (const SafeTensor& tensor : header.tensors) {
+      const std::int64_t elements = tensor.elements();
+      const FileArray whole = {.name = tensor.name, .all_columns = elements, .columns = elements};
+      sources.of_file.push_back({array_named(tensor.name, header), elements, {{whole, &tensor}}});
+    }
     return sources;
   }
+  require_about(names, *like);
   for (const auto& [array, elements] : like->sizes()) {
-    const SafeTensor* tensor = header.find(name_in_file(array));
-    if (tensor == nullptr) {
+    auto found = found_tensors(array, elements, names, header, file, *like);
+    if (found.empty()) {
       sources.of_like.emplace_back(array, elements);
-    } else if (tensor->elements() != elements) {
-      throw InputError(file, "/" + tensor->name,
-                       "has " + std::to_string(tensor->elements()) + " elements, and " +
-                           std::to_string(elements) + " in " + like->folder().string());
     } else {
-      sources.of_file.emplace_back(array, tensor);
+      sources.of_file.push_back({array, elements, std::move(found)});
     }
   }
-  if (sources.of_file.size() == header.tensors.size()) return sources;
-  const auto unknown = std::ranges::find_if(header.tensors, [&](const SafeTensor& tensor) {
-    return std::ranges::find(sources.of_file, &tensor,
-                             &std::pair<ArrayName, const SafeTensor*>::second) ==
-           sources.of_file.end();
-  });
-  throw InputError(file, "/" + unknown->name,
-                   "is no array of " + like->folder().string() +
-                       "; leave it out, or name the checkpoint whose it is");
+  require_all_taken(sources, header, file, *like);
+  return sources;
 }
 
 CheckpointPart write_arrays(const fs::path& folder, const Sources& sources,
                             const std::optional<Checkpoint>& like, const fs::path& file) {
   CheckpointPartWriter writer(folder, 0);
-  std::vector<float> values;
+  std::vector<float> values, tensor;
   const auto add = [&](const ArrayName& array) {
     writer.add({array.first, array.second, 0, static_cast<std::int64_t>(values.size()), values});
   };
   std::ifstream stream(file, std::ios::binary);
-  for (const auto& [array, tensor] : sources.of_file) {
-    values.resize(static_cast<std::size_t>(tensor->bytes / 4));
-    stream.seekg(tensor->first_byte);
-    stream.read(reinterpret_cast<char*>(values.data()), tensor->bytes);
-    if (!stream) throw MachineError("cannot read " + file.string() + " any more");
-    add(array);
+  for (const Sources::OfFile& source : sources.of_file) {
+    values.resize(static_cast<std::size_t>(source.elements));
+    for (const TensorOfFile& part : source.tensors) {
+      tensor.resize(static_cast<std::size_t>(part.layout.elements()));
+      stream.seekg(part.tensor->first_byte);
+      stream.read(reinterpret_cast<char*>(tensor.data()), part.tensor->bytes);
+      if (!stream) throw MachineError("cannot read " + file.string() + " any more");
+      part.layout.put(tensor, values);
+    }
+    add(source.array);
   }
   for (const auto& [array, elements] : sources.of_like) {
     values.resize(static_cast<std::size_t>(elements));
@@ -110,37 +195,68 @@ CheckpointPart write_arrays(const fs::path& folder, const Sources& sources,
   return writer.finish();
 }
 
-}  // namespace
+/// Each array with its tensors, as they follow one another in the file.
+struct Exported {
+  ArrayName array;
+  std::int64_t elements = 0;
+  std::vector<FileArray> tensors;
+};
 
-Exchanged export_checkpoint(const Checkpoint& checkpoint, const fs::path& file, bool all) {
-  std::vector<std::pair<ArrayName, std::int64_t>> arrays;
-  std::vector<SafetensorsWriter::Array> named;
+std::vector<Exported> exported_arrays(const Checkpoint& checkpoint, bool all,
+                                      const ArrayNames& names) {
+  require_about(names, checkpoint);
+  std::vector<Exported> arrays;
+  std::map<std::string, std::string> owner;
   for (const auto& [array, elements] : checkpoint.sizes()) {
     if (!all && array.second != kValueSlot) continue;
-    arrays.emplace_back(array, elements);
-    named.push_back({name_in_file(array), elements});
+    arrays.push_back({array, elements, tensors_of(array, elements, names)});
+    for (const FileArray& tensor : arrays.back().tensors) {
+      const auto [place, is_new] = owner.emplace(tensor.name, name_in_file(array));
+      if (!is_new)
+        throw InputError(checkpoint.folder().string(), "/" + name_in_file(array),
+                         "would be " + tensor.name + " in the file, as " + place->second + " is");
+    }
   }
-  // "format" is what Python's readers ask for.
-  SafetensorsWriter writer(file, named,
-                           {{"format", "pt"}, {kFactsKey, to_json(checkpoint.facts(), {}).dump()}});
+  return arrays;
+}
+
+}  // namespace
+
+Exchanged export_checkpoint(const Checkpoint& checkpoint, const fs::path& file, bool all,
+                            const ArrayNames& names) {
+  const std::vector<Exported> arrays = exported_arrays(checkpoint, all, names);
+  std::vector<SafetensorsWriter::Array> named;
+  for (const Exported& exported : arrays) {
+    for (const FileArray& tensor : exported.tensors)
+      named.push_back({tensor.name, tensor.elements(), tensor.shape()});
+  }
+  // "format" is what Python's readers ask for. What has other names does not come back by itself.
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  if (names.empty()) metadata[kFactsKey] = to_json(checkpoint.facts(), {}).dump();
+  SafetensorsWriter writer(file, named, metadata);
   Exchanged exchanged;
-  std::vector<float> values;
-  for (const auto& [array, elements] : arrays) {
-    values.resize(static_cast<std::size_t>(elements));
-    checkpoint.read(array.first, array.second, values);
-    writer.write(values);
+  std::vector<float> values, tensor;
+  for (const Exported& exported : arrays) {
+    values.resize(static_cast<std::size_t>(exported.elements));
+    checkpoint.read(exported.array.first, exported.array.second, values);
+    for (const FileArray& part : exported.tensors) {
+      tensor.resize(static_cast<std::size_t>(part.elements()));
+      part.take(values, tensor);
+      writer.write(tensor);
+    }
     ++exchanged.arrays;
-    exchanged.bytes += 4 * elements;
+    exchanged.bytes += 4 * exported.elements;
   }
   writer.finish();
   return exchanged;
 }
 
 fs::path import_checkpoint(const fs::path& file, const std::optional<Checkpoint>& like,
-                           const fs::path& all_checkpoints, Exchanged& exchanged) {
+                           const fs::path& all_checkpoints, Exchanged& exchanged,
+                           const ArrayNames& names) {
   const SafetensorsHeader header = read_safetensors(file);
   const CheckpointFacts facts = like ? like->facts() : facts_in(header, file.string());
-  const Sources sources = sources_of(header, like, file.string());
+  const Sources sources = sources_of(header, like, names, file.string());
   const FolderLock lock(all_checkpoints);
   const fs::path folder = checkpoint_folder(all_checkpoints, facts.step);
   if (fs::exists(folder))

@@ -21,7 +21,8 @@ constexpr std::array<ExportFormat, 6> kFormats{{
      "JSON for paddle.distributed.Strategy, and fleet's hybrid_configs", export_paddle},
     {"paddle-tuner", "PaddlePaddle 3.3, launch --auto_tuner_json",
      "JSON with the plan as the one configuration to try", export_paddle_tuner},
-    {"deepspeed", "DeepSpeed 0.18", "the engine's JSON", export_deepspeed},
+    {"deepspeed", "DeepSpeed 0.19",
+     "the engine's JSON, with what a PipelineModule is constructed with", export_deepspeed},
 }};
 
 }  // namespace

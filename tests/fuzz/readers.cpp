@@ -24,6 +24,7 @@
 #include "core/spmd/placement_cases.hpp"
 #include "core/spmd/reshard_cases.hpp"
 #include "exec/base/packing.hpp"
+#include "exec/checkpoint/array_names.hpp"
 #include "exec/checkpoint/checkpoint_json.hpp"
 #include "exec/checkpoint/safetensors.hpp"
 #include "exec/data/npy.hpp"
@@ -283,6 +284,12 @@ const std::vector<Reader>& readers() {
        [](std::string_view bytes) {
          with_cursor(bytes,
                      [](const JsonCursor& root) { (void)exec::read_checkpoint_manifest(root); });
+       }},
+      {"names",
+       [](std::string_view bytes) {
+         with_cursor(bytes, [](const JsonCursor& root) {
+           (void)exec::ArrayNames::read(root).of("1.block 0/0.attend/qkv_weight", 12288);
+         });
        }},
       {"safetensors",
        [](std::string_view bytes) {

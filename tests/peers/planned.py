@@ -34,9 +34,9 @@ JOBS = {
 }
 
 
-def plans(command, folder):
+def plans(command, folder, jobs=JOBS):
     """(name, file, plan) of each job's winner."""
-    for name, asked in JOBS.items():
+    for name, asked in jobs.items():
         path = os.path.join(folder, name.replace(" ", "-"))
         with open(path + ".job.json", "w") as file:
             json.dump(asked, file)

@@ -132,11 +132,11 @@ def step(pipeline, micro_batches):
     return step_on(pipeline, *batch_of(micro_batches))
 
 
-def step_on(pipeline, tokens, targets):
+def step_on(pipeline, tokens, targets, **named):
     own = {stage.stage_index for stage in stages_of(pipeline)}
     losses = []
     last = pipeline._num_stages - 1 in own
-    pipeline.step(*((tokens,) if 0 in own else ()), target=targets if last else None, losses=losses)
+    pipeline.step(*((tokens,) if 0 in own else ()), target=targets if last else None, losses=losses, **named)
     return [loss.item() for loss in losses]
 
 

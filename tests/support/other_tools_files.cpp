@@ -409,36 +409,41 @@ Problems problems_of_paddle_tuner_job(const Json& document) {
 Problems problems_of_deepspeed(const Json& document, int data_parallel_ranks) {
   Problems problems;
   check_keys(document, "config",
-             {{"train_batch_size", "n"},
+             {{"pipewright", "o"},
+              {"train_batch_size", "n"},
               {"train_micro_batch_size_per_gpu", "n"},
               {"gradient_accumulation_steps", "n"},
               {"zero_optimization", "o"},
               {"pipeline", "o"},
               {"tensor_parallel", "o"},
               {"optimizer", "o"},
+              {"zero_allow_untested_optimizer", "b"},
               {"gradient_clipping", "f"},
               {"bf16", "o"}},
              problems);
   const Json none = Json::object();
   check_keys(document.at("zero_optimization"), "zero_optimization", {{"stage", "n"}}, problems);
   check_keys(document.value("pipeline", none), "pipeline",
-             {{"stages", "n"},
-              {"partition", "uniform parameters best"},
-              {"activation_checkpoint_interval", "n"}},
-             problems);
+             {{"stages", "n"}, {"activation_checkpoint_interval", "n"}}, problems);
   check_keys(document.value("tensor_parallel", none), "tensor_parallel", {{"autotp_size", "n"}},
              problems);
   check_keys(document.value("bf16", none), "bf16", {{"enabled", "b"}}, problems);
   check_keys(document.at("optimizer"), "optimizer", {{"type", "Adam AdamW SGD"}, {"params", "o"}},
              problems);
   const auto number = [&](const char* key) { return document.at(key).get<int>(); };
-  if (number("train_batch_size") != number("train_micro_batch_size_per_gpu") *
-                                        number("gradient_accumulation_steps") *
-                                        data_parallel_ranks) {
+  // Ranks along tp are counted too.
+  const int divided = document.contains("tensor_parallel")
+                          ? document["tensor_parallel"].at("autotp_size").get<int>()
+                          : 1;
+  const int batch = number("train_micro_batch_size_per_gpu") *
+                    number("gradient_accumulation_steps") * data_parallel_ranks * divided;
+  if (document.value("train_batch_size", batch) != batch)
     problems.push_back("train_batch_size is not the product that the documentation asks for");
+  if (document["optimizer"]["type"] == "SGD" && document["zero_optimization"]["stage"] > 0 &&
+      !document.value("zero_allow_untested_optimizer", false)) {
+    problems.push_back("ZeRO takes no optimizer but DeepSpeed's own, unless told so");
   }
-  if (number("train_batch_size") > 0 && document.contains("pipeline") &&
-      document["zero_optimization"]["stage"] > 1) {
+  if (document.contains("pipeline") && document["zero_optimization"]["stage"] > 1) {
     problems.push_back("ZeRO 2 and 3 are incompatible with pipeline parallelism");
   }
   return problems;

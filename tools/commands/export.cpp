@@ -89,7 +89,7 @@ Command export_command() {
       "What the other tool cannot do as the plan does is refused with exit status 1; what it "
       "leaves to its user is a note on stderr, and a comment where the file may have them. "
       "Versions: PyTorch 2.13, Megatron-LM core 0.16, torchtitan 0.3, PaddlePaddle 3.3, DeepSpeed "
-      "0.18.";
+      "0.19.";
   command.examples = {
       {"export examples/plan.json --format megatron -o flags.sh", "bash arrays, to be sourced"},
       {"export examples/plan.json --format torchtitan -o flags.sh",

@@ -10,13 +10,16 @@ from typing import Any
 
 from .._core import model_document
 from ..errors import InputError
+from .chaining import by_name, parted
 from .counting import Counted, counted, tensors_in
-from .cutting import chain_of
+from .cutting import Chain, chain_of
 from .installed import require_torch
 from .places import is_within, quietly, sentence_of
 from .unchanged import as_it_was
 
 WIDEST = 1 << 20  # of a row in a model.json
+
+Layers = list[tuple[str, Any]]  # names, and modules
 
 
 @dataclass
@@ -28,8 +31,9 @@ class Captured:
     model: dict[str, Any]  # model.json
     example: tuple[Any, ...]
     inputs: list[str]  # such as "tokens: int64 [2, 128]"
-    outputs: list[str]
+    outputs: list[str]  # such as "logits: float32 [2, 128, 50257]"; of several the last layer returns a tuple
     tied: list[list[str]]  # names of parameters that are one
+    shared: dict[str, int]  # inputs that several layers take, such as a mask, with their places in the example
     remarks: list[str] = field(default_factory=list)  # which modules became one layer, and why
 
     @property
@@ -81,12 +85,12 @@ def tied_names(model: Any) -> list[list[str]]:
     return [names for names in owners.values() if len(names) > 1]
 
 
-def named_children(model: Any) -> list[tuple[str, Any]]:
+def named_children(model: Any) -> Layers:
     """Of a Sequential: its modules by place, one of them perhaps in several."""
     return list(zip(model._modules, model))
 
 
-def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[list[tuple[str, Any]], list[str]]:
+def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> Chain:
     """By torch.export, for micro-batches of any size where the model allows it."""
     torch = require_torch()
     sizes = tuple({0: torch.export.Dim.AUTO} for _ in inputs)
@@ -97,14 +101,13 @@ def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple
     except TypeError:  # before 2.9 there are none
         module = program.module()
     chain = chain_of(module, model, together)
-    remarks = [f"{first} to {last} are one layer: {why}" for first, last, why in chain.joined]
     size = next(node.meta["val"].shape[0] for node in module.graph.nodes if node.op == "placeholder")
     if isinstance(size, int):
-        remarks.append(f"the layers are for micro-batches of {size} samples alone")
-    return chain.layers, remarks
+        chain.remarks.append(f"the layers are for micro-batches of {size} samples alone")
+    return chain
 
 
-def called_chain(model: Any, inputs: tuple[Any, ...]) -> list[tuple[str, Any]]:
+def called_chain(model: Any, inputs: tuple[Any, ...]) -> Layers:
     """The model's own modules, where each is called with what the one before returned. InputError where they are not."""
     torch = require_torch()
     calls: list[tuple[str, Any, Any, Any]] = []
@@ -130,7 +133,7 @@ def called_chain(model: Any, inputs: tuple[Any, ...]) -> list[tuple[str, Any]]:
     return [(name, module) for name, module, _, _ in calls]
 
 
-def tied_layers(layers: list[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], list[str]]:
+def tied_layers(layers: Layers) -> tuple[Layers, list[str]]:
     """Layers from the first to the last that use one parameter become one."""
     nn = require_torch().nn
     first_use: dict[int, int] = {}
@@ -158,12 +161,12 @@ def tied_layers(layers: list[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], l
     return joined, remarks
 
 
-def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[list[tuple[str, Any]], list[str]]:
-    """The layers, and remarks. InputError where the model is no chain that is known."""
+def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> Chain:
+    """InputError where the model is no chain that is known."""
     nn = require_torch().nn
     if isinstance(model, nn.Sequential):
         layers, remarks = named_children(model), []
-        return tied_layers(layers) if together else (layers, remarks)
+        return Chain(*(tied_layers(layers) if together else (layers, remarks)))
     try:
         return exported_chain(model, inputs, together)
     except Exception as error:  # whatever the tracing of any model may raise
@@ -177,14 +180,14 @@ def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> tuple[list[tup
     except Exception as error:
         raise InputError(f"{type(model).__name__} does not run with this example: {sentence_of(error)}") from error
     layers, remarks = tied_layers(layers) if together else (layers, [])
-    return layers, [f"its own modules are the layers, since torch.export refuses it: {reason}", *remarks]
+    return Chain(layers, [f"its own modules are the layers, since torch.export refuses it: {reason}", *remarks])
 
 
-def count_layers(layers: list[tuple[str, Any]], inputs: tuple[Any, ...]) -> list[Counted]:
+def count_layers(layers: Layers, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Counted]:
     found = []
     given = inputs
     for place, (name, layer) in enumerate(layers):
-        found.append(counted(layer, given))
+        found.append(counted(layer, given, by_name(layer, named)))
         made = found[-1].output
         if place + 1 < len(layers) and not isinstance(made, require_torch().Tensor):
             raise InputError(f"layer {name} returns a {type(made).__name__}; between layers one tensor passes")
@@ -253,7 +256,8 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
 
     example is a micro-batch: the tensor that the model is called with, or a tuple of them, samples first. A
     torch.nn.Sequential is taken as it is. Modules past which another tensor goes, a skip connection, become one layer
-    (Captured.remarks says which); so do those from the first to the last that use one parameter, unless tied is
+    (Captured.remarks says which); an input that layers towards the end use is theirs by its name (Captured.shared), and is
+    given to step() so on every rank. One layer become, too, those from the first to the last that use one parameter, unless tied is
     "apart": then a plan may put them into stages of their own, which split() refuses. The layers are modules that share
     the model's parameters. InputError, with the place, for a model that is no such chain.
     """
@@ -264,9 +268,10 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
         raise InputError(f'tied: expected "together" or "apart", got "{tied}"')
     inputs = example_of(example)
     with as_it_was([model]):
-        layers, remarks = chain(model, inputs, tied == "together")
+        known = chain(model, inputs, tied == "together")
+        first, named = parted(inputs, known.shared)
         try:
-            costs = count_layers(layers, inputs)
+            costs = count_layers(known.layers, first, named)
         except InputError:
             raise
         except Exception as error:
@@ -275,11 +280,15 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
     outputs = tensors_in(costs[-1].output)
     return Captured(
         name=name,
-        layers=layers,
-        model=document_of(name, layers, costs, inputs),
+        layers=known.layers,
+        model=document_of(name, known.layers, costs, first),
         example=inputs,
         inputs=[described(f"input {place}", one) for place, one in enumerate(inputs)],
-        outputs=[described(f"output {place}", one) for place, one in enumerate(outputs)],
+        outputs=[
+            described(known.outputs[place] if known.outputs else f"output {place}", one)
+            for place, one in enumerate(outputs)
+        ],
         tied=tied_names(model),
-        remarks=remarks,
+        shared=known.shared,
+        remarks=known.remarks,
     )

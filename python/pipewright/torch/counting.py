@@ -54,8 +54,8 @@ def counting_operations(counts: list[float]) -> Iterator[None]:
         yield
 
 
-def counted(layer: Any, inputs: tuple[Any, ...]) -> Counted:
-    """One forward of the layer, as a stage of its own runs it."""
+def counted(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Counted:
+    """One forward of the layer, as a stage of its own runs it; what it takes by name counts as given."""
     torch = require_torch()
     given = [one.detach().requires_grad_(one.is_floating_point()) for one in inputs]
     kept: dict[int, int] = {}
@@ -67,10 +67,10 @@ def counted(layer: Any, inputs: tuple[Any, ...]) -> Counted:
 
     counts: list[float] = []
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), counting_operations(counts):
-        output = layer(*given)
-    for known in [*given, *tensors_in(output), *layer.parameters(), *layer.buffers()]:
+        output = layer(*given, **named)
+    for known in [*given, *named.values(), *tensors_in(output), *layer.parameters(), *layer.buffers()]:
         kept.pop(storage_of(known)[0], None)
-    return Counted(output, sum(counts), sum(kept.values()), held(layer, inputs))
+    return Counted(output, sum(counts), sum(kept.values()), held(layer, inputs, named))
 
 
 class Alive:
@@ -115,16 +115,16 @@ def watching_memory(alive: Alive) -> Iterator[None]:
         yield
 
 
-def held(layer: Any, inputs: tuple[Any, ...]) -> int:
+def held(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> int:
     """Bytes that a forward holds beside what is there after it, or a backward beside what was there before it and the
     gradients of the inputs. The gradients of the parameters are there already, as for all micro-batches but the first."""
     torch = require_torch()
     most = 0
     for _ in range(2):  # the first makes these gradients
         given = [one.detach().requires_grad_(one.is_floating_point()) for one in inputs]
-        alive = Alive([*given, *layer.parameters(), *layer.buffers()])
+        alive = Alive([*given, *named.values(), *layer.parameters(), *layer.buffers()])
         with watching_memory(alive):
-            outputs = tensors_in(layer(*given))
+            outputs = tensors_in(layer(*given, **named))
         before = alive.now()
         forward, alive.most = alive.most - before, 0
         back = [one for one in outputs if one.requires_grad]

@@ -11,6 +11,7 @@ from typing import Any, Callable, Sequence
 from .._core import Order, profile_document
 from ..errors import InputError
 from .capturing import Captured, example_of
+from .chaining import by_name, chained, parted
 from .groups import group_or_default
 from .installed import require_torch
 from .recording import Watch, watching
@@ -54,11 +55,11 @@ class Step:
         self.samples: list[Samples] = [{"f": [], "b": [], "i": [], "w": [], "opt": []} for _ in modules]
         self.outside: list[int] = []  # by step, the runtime's own time
 
-    def run(self, inputs: tuple[Any, ...], target: Any, keep: bool) -> None:
+    def run(self, inputs: tuple[Any, ...], named: dict[str, Any], target: Any, keep: bool) -> None:
         watch = Watch()
         with watching(watch):
             began = time.perf_counter_ns()
-            self.pipeline.step(*inputs, target=target, losses=[])
+            self.pipeline.step(*inputs, target=target, losses=[], **named)
             whole = time.perf_counter_ns() - began
         if not keep:
             return
@@ -82,25 +83,28 @@ def updates_of(layers: Sequence[Any], optimizer: Callable[..., Any] | None) -> l
 class Meter:
     """Measures micro-batches of one size after the other, on all ranks of the group at once."""
 
-    def __init__(self, layers: Sequence[Any], loss_fn: Any, optimizer: Any, group: Any, own: Any) -> None:
-        torch = require_torch()
-        self.layers, self.group, self.own, self.loss_fn = list(layers), group, own, loss_fn
-        self.device = device_of(layers)
-        self.whole = torch.nn.Sequential(*self.layers)
-        self.updates = updates_of(layers, optimizer)
+    def __init__(self, model: Any, loss_fn: Any, optimizer: Any, group: Any, own: Any) -> None:
+        named = named_layers(model)
+        self.layers, self.group, self.own, self.loss_fn = [layer for _, layer in named], group, own, loss_fn
+        self.shared = shared_of(model)
+        self.device = device_of(self.layers)
+        # Each layer is given what any of them takes by name.
+        self.modules = [chained([one], named) for one in named] if self.shared else self.layers
+        self.whole = chained([(str(place), layer) for place, layer in enumerate(self.layers)], named)
+        self.updates = updates_of(self.layers, optimizer)
 
     def size(self, inputs: tuple[Any, ...], target: Any, repeats: int) -> dict[str, Any]:
         torch = require_torch()
-        given = tuple(torch.cat([one] * MICRO_BATCHES) for one in inputs)
+        given, named = parted([torch.cat([one] * MICRO_BATCHES) for one in inputs], self.shared)
         targets = torch.cat([target] * MICRO_BATCHES)
         fused, split, whole = (
             Step(modules, halves, self.loss_fn, self.own, self.device)
-            for modules, halves in ((self.layers, False), (self.layers, True), ([self.whole], False))
+            for modules, halves in ((self.modules, False), (self.modules, True), ([self.whole], False))
         )
         for repeat in range(WARM_UP + repeats):
             for step in (fused, split, whole):
                 torch.distributed.barrier(self.group)
-                step.run(given, targets, repeat >= WARM_UP)
+                step.run(given, named, targets, repeat >= WARM_UP)
                 if step is fused:
                     self._update(fused.samples, repeat >= WARM_UP)
                 forget_gradients(self.layers)
@@ -160,12 +164,17 @@ def batches_of(batches: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
     return [by_size[size] for size in sorted(by_size)]
 
 
-def message_bytes(layers: Sequence[Any], inputs: tuple[Any, ...]) -> list[int]:
+def shared_of(model: Any) -> dict[str, int]:
+    return model.shared if isinstance(model, Captured) else {}
+
+
+def message_bytes(layers: Sequence[Any], inputs: tuple[Any, ...], shared: dict[str, int]) -> list[int]:
     torch = require_torch()
-    found, given = [], inputs
+    given, named = parted(inputs, shared)
+    found = []
     with torch.no_grad():
         for layer in layers[:-1]:
-            given = (layer(*given),)
+            given = (layer(*given, **by_name(layer, named)),)
             found.append(int(given[0].numel() * given[0].element_size()))
     return found
 
@@ -173,16 +182,15 @@ def message_bytes(layers: Sequence[Any], inputs: tuple[Any, ...]) -> list[int]:
 def measure_here(model: Any, batches: Sequence[Any], loss_fn: Any, options: dict[str, Any], group: Any) -> dict[str, Any]:
     """On every rank of the group at once."""
     dist = require_torch().distributed
-    names = named_layers(model)
-    layers = [layer for _, layer in names]
+    layers = [layer for _, layer in named_layers(model)]
     ranks = dist.get_process_group_ranks(group)
     own = dist.new_group([dist.get_rank()], use_local_synchronization=True)
     try:
         with as_it_was(layers, updates=True):
-            meter = Meter(layers, loss_fn, options["optimizer"], group, own)
+            meter = Meter(model, loss_fn, options["optimizer"], group, own)
             known = batches_of(batches)
             sizes = [meter.size(inputs, target, options["repeats"]) for inputs, target in known]
-            messages = [size for inputs, _ in known for size in message_bytes(layers, inputs)]
+            messages = [size for inputs, _ in known for size in message_bytes(layers, inputs, shared_of(model))]
             transfers = measure_transfers(group, messages, options["repeats"]) if len(ranks) > 1 and messages else []
         found: list[Any] = [None] * len(ranks)
         dist.all_gather_object(found, {"sizes": sizes, "transfers": transfers}, group=group)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any, Callable, Sequence
 
 from .._core import Plan
 from ..errors import InputError
 from .capturing import Captured, named_children
+from .chaining import chained
 from .groups import group_or_default
 from .installed import require_torch
 
@@ -95,7 +95,7 @@ def split(
     stages = []
     for index in plan.order.stages_of(rank):
         first, end = plan.layers[index]
-        module = torch.nn.Sequential(OrderedDict(layers[first:end]))
+        module = chained(layers[first:end], layers)
         home = device or next((parameter.device for parameter in module.parameters()), "cpu")
         module = module.to(home)
         if parallelize is not None:

@@ -430,35 +430,6 @@ TEST(Paddle, WhatTheTunerPrunesIsRefused) {
   EXPECT_EQ(document["recompute_granularity"], "full");
 }
 
-TEST(DeepSpeed, TheConfigurationSaysWhatThePlanSays) {
-  Plan plan = plan_of(2, {2, 2}, "1f1b", 2);
-  plan.sharding_stage = 1;
-  plan.training.clip_grad_norm = 0.5;
-  const Json document = json_of(plan, "deepspeed");
-  expect_none(problems_of_deepspeed(document, 2));
-  EXPECT_EQ(document["zero_optimization"]["stage"], 1);
-  EXPECT_EQ(document["pipeline"]["stages"], 2);
-  EXPECT_EQ(document["pipeline"]["partition"], "uniform");
-  EXPECT_EQ(document["gradient_clipping"], 0.5);
-  EXPECT_EQ(document["bf16"]["enabled"], true);
-  Plan alone = plan_of(1, {4}, "1f1b", 4);
-  alone.sharding_stage = 3;
-  const Json sharded = json_of(alone, "deepspeed");
-  expect_none(problems_of_deepspeed(sharded, 4));
-  EXPECT_FALSE(sharded.contains("pipeline"));
-  const Plan uneven = plan_of(2, {3, 1}, "1f1b", 1);
-  expect_none(problems_of_deepspeed(json_of(uneven, "deepspeed"), 1));
-  EXPECT_TRUE(notes(exported(uneven, "deepspeed"), "not as told"));
-}
-
-TEST(DeepSpeed, RefusesOtherSchedulesAndZeroBesideAPipeline) {
-  EXPECT_NE(refusal_of(plan_of(2, {2, 2}, "gpipe", 1), "deepspeed").find("runs 1f1b"),
-            std::string::npos);
-  Plan plan = plan_of(2, {2, 2}, "1f1b", 2);
-  plan.sharding_stage = 2;
-  EXPECT_NE(refusal_of(plan, "deepspeed").find("refuses ZeRO 2 and 3"), std::string::npos);
-}
-
 TEST(PyTorchCsv, IsTheOrderOfThePlan) {
   const Plan plan = plan_of(2, {2, 2}, "1f1b", 2);
   const Order order = read_order_csv(text_of(plan, "pytorch-csv"), "schedule.csv");

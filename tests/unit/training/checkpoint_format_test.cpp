@@ -1,7 +1,12 @@
-// checkpoint.json: the schema against the reader and the writer.
+// checkpoint.json and names.json: the schemas against the readers and the writer.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "core/base/error.hpp"
+#include "exec/checkpoint/array_names.hpp"
 #include "exec/checkpoint/checkpoint_json.hpp"
 #include "tests/support/json_schema.hpp"
 
@@ -94,6 +99,38 @@ TEST(CheckpointFormat, AChecksumThatIsNoneIsRefused) {
     document = sealed_sample();
     document["crc32"] = bad;
     EXPECT_THROW(read(document), InputError) << bad;
+  }
+}
+
+TEST(NamesFormat, TheSchemaAndTheReaderTakeTheExampleAndNothingLess) {
+  const SchemaSet schemas(PIPEWRIGHT_SOURCE_DIR "/docs/schemas");
+  const std::string file = PIPEWRIGHT_SOURCE_DIR "/examples/names-gpt2.json";
+  Json document = parse_json(read_text(file), file);
+  document["arrays"].push_back(
+      {{"ours", "*"}, {"theirs", {"a", "b"}}, {"columns", {1, 2}}, {"rows", 3}});
+  for (const std::string& problem : schemas.problems("names", document)) ADD_FAILURE() << problem;
+  EXPECT_FALSE(exec::ArrayNames::read(JsonCursor(document, file)).empty());
+  const auto refused = [&](const Json& bad) {
+    EXPECT_FALSE(schemas.problems("names", bad).empty());
+    EXPECT_THROW(exec::ArrayNames::read(JsonCursor(bad, file)), InputError);
+  };
+  for (const char* key : {"/ours", "/theirs"}) {
+    Json less = document;
+    less["arrays"][0].erase(key + 1);
+    refused(less);
+  }
+  const std::vector<std::pair<std::string, Json>> values = {{"rows", 0},
+                                                            {"rows", "64"},
+                                                            {"columns", Json::array({0, 1})},
+                                                            {"theirs", Json::array()},
+                                                            {"theirs", ""},
+                                                            {"transposed", 1},
+                                                            {"row", 64}};
+  for (const auto& [key, value] : values) {
+    SCOPED_TRACE(key);
+    Json bad = document;
+    bad["arrays"].back()[key] = value;
+    refused(bad);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/model/model.hpp"
+#include "exec/checkpoint/array_names.hpp"
 #include "exec/checkpoint/exchange.hpp"
 #include "tests/support/expect_refusal.hpp"
 
@@ -218,6 +219,109 @@ TEST_F(Exchange, WhatDoesNotFitIsRefusedAndLeavesNothing) {
               }).what(),
               HasSubstr("is there already"));
   expect_same(like, Checkpoint::open(root_ / "saved"));
+}
+
+ArrayNames names_of(const std::string& arrays) {
+  const Json document =
+      parse_json(R"({"schema":"pipewright.names/1","arrays":[)" + arrays + "]}", "names.json");
+  return ArrayNames::read(JsonCursor(document, "names.json"));
+}
+
+constexpr const char* kTheirs =
+    R"({"ours":"*.c/weight","theirs":["c{1}.q.weight","c{1}.k.weight"],"rows":2,"transposed":true},)"
+    R"({"ours":"*.a b/*","theirs":"first.{2}"})";
+
+TEST(ArrayNames, ColumnsAreTensorsOfTheirOwn) {
+  const ArrayNames names =
+      names_of(R"({"ours":"*/qkv","theirs":["{1}.q","{1}.kv"],"rows":2,"columns":[1,2],)"
+               R"("transposed":true},{"ours":"*","theirs":"any {1}"})");
+  const std::vector<FileArray> tensors = names.of("7/qkv", 6);
+  ASSERT_EQ(tensors.size(), 2U);
+  EXPECT_EQ(tensors[0].name, "7.q");
+  EXPECT_THAT(tensors[0].shape(), ElementsAre(1, 2));
+  EXPECT_THAT(tensors[1].shape(), ElementsAre(2, 2));
+  const std::vector<float> array = {1, 2, 3, 4, 5, 6};  // rows 1 2 3 and 4 5 6
+  std::vector<float> q(2), kv(4), back(6);
+  tensors[0].take(array, q);
+  tensors[1].take(array, kv);
+  EXPECT_THAT(q, ElementsAre(1, 4));
+  EXPECT_THAT(kv, ElementsAre(2, 5, 3, 6));
+  tensors[0].put(q, back);
+  tensors[1].put(kv, back);
+  EXPECT_EQ(back, array);
+  // Without a slash in what * stands for; what nothing is about keeps its name.
+  EXPECT_EQ(names.of("bias", 3).front().name, "any bias");
+  EXPECT_EQ(names.of("0/bias", 3).front().name, "0/bias");
+  EXPECT_THAT(names.of("0/bias", 3).front().shape(), ElementsAre(3));
+}
+
+TEST(ArrayNames, WhatCannotBeMeantIsRefusedWithItsPlace) {
+  const auto refuse = [](const std::string& arrays) {
+    const InputError error = test::refusal([&] { names_of(arrays).of("0/w", 6); });
+    test::expect_one_line(error);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(refuse(R"({"ours":"0/w","theirs":"a{1}"})"), HasSubstr("/arrays/0/theirs"));
+  EXPECT_THAT(refuse(R"({"ours":"*/w","theirs":["{1}","{2}"]})"), HasSubstr("/arrays/0/theirs/1"));
+  EXPECT_THAT(refuse(R"({"ours":"*/w","theirs":[]})"), HasSubstr("a name or several"));
+  EXPECT_THAT(refuse(R"({"ours":"*/w","theirs":"w","transposed":true})"), HasSubstr("rows"));
+  EXPECT_THAT(refuse(R"({"ours":"*/w","theirs":"w","row":2})"), HasSubstr("rows"));
+  EXPECT_THAT(refuse(R"({"ours":"*/w","theirs":"w","rows":4})"),
+              HasSubstr("0/w has 6 elements, which are not so many of 4 rows"));
+  EXPECT_THAT(refuse(R"({"ours":"*/w","theirs":["a","b","c","d"]})"),
+              HasSubstr("0/w has 6 elements, which are not 4 tensors alike"));
+  EXPECT_THAT(refuse(R"({"ours":"*/w","theirs":["a","b"],"columns":[1]})"),
+              HasSubstr("as many as"));
+  EXPECT_THAT(refuse(R"({"ours":"*/w","theirs":["a","b"],"columns":[1,2]})"),
+              HasSubstr("0/w has 6 elements in 6 columns, and these are 3"));
+}
+
+TEST_F(Exchange, UnderOtherNamesEveryBitComesBack) {
+  const Checkpoint before = saved("saved");
+  const fs::path file = root_ / "theirs.safetensors";
+  EXPECT_EQ(export_checkpoint(before, file, true, names_of(kTheirs)).arrays, 4);
+  const SafetensorsHeader header = read_safetensors(file);
+  for (const char* name :
+       {"c1.q.weight", "c1.k.weight", "first.weight", "first.weight:mean", "1.c/bias"})
+    EXPECT_NE(header.find(name), nullptr) << name;
+  EXPECT_EQ(header.tensors.size(), 5U);
+  EXPECT_THAT(header.find("c1.k.weight")->shape, ElementsAre(1, 2));
+  Exchanged exchanged;
+  import_checkpoint(file, before, root_ / "back", exchanged, names_of(kTheirs));
+  EXPECT_EQ(exchanged.arrays, 4);
+  EXPECT_EQ(exchanged.kept, 0);
+  expect_same(before, Checkpoint::open(root_ / "back"));
+  // What has other names is not taken for a checkpoint of arrays of these names.
+  EXPECT_THAT(test::refusal([&] {
+                import_checkpoint(file, std::nullopt, root_ / "alone", exchanged);
+              }).what(),
+              HasSubstr("--like"));
+}
+
+TEST_F(Exchange, NamesThatDoNotFitTheFileNameTheParameter) {
+  const Checkpoint like = saved("saved");
+  const fs::path file = root_ / "theirs.safetensors";
+  const auto refuse = [&](const std::string& written, const std::string& read) {
+    Exchanged exchanged;
+    const InputError error = test::refusal([&] {
+      export_checkpoint(like, file, false, names_of(written));
+      import_checkpoint(file, like, root_ / "back", exchanged, names_of(read));
+    });
+    test::expect_one_line(error);
+    EXPECT_FALSE(fs::exists(root_ / "back"));
+    return std::string(error.what());
+  };
+  EXPECT_THAT(refuse(R"({"ours":"1.c/wight","theirs":"w"})", ""),
+              HasSubstr("did you mean \"1.c/weight\""));
+  EXPECT_THAT(refuse(R"({"ours":"1.c/*","theirs":"w"})", ""),
+              HasSubstr("/1.c/weight: would be w in the file, as 1.c/bias is"));
+  EXPECT_THAT(refuse(kTheirs, R"({"ours":"1.c/weight","theirs":["c1.q.weight","v"]})"),
+              HasSubstr("has c1.q.weight and not v, which are both parts of 1.c/weight"));
+  EXPECT_THAT(refuse(kTheirs, R"({"ours":"*.c/weight","theirs":["c{1}.q.weight","c{1}.k.weight"],)"
+                              R"("rows":2},{"ours":"0.a b/*","theirs":"first.{1}"})"),
+              HasSubstr("/c1.q.weight: has the shape [1, 2], and by the names [2, 1]"));
+  EXPECT_THAT(refuse(kTheirs, R"({"ours":"1.c/weight","theirs":["c1.q.weight","c1.k.weight"]})"),
+              HasSubstr("/first.weight: is no array of"));
 }
 
 }  // namespace safetensors_test

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/units.hpp"
 #include "exec/checkpoint/exchange.hpp"
 #include "tools/cli/arguments.hpp"
@@ -36,10 +37,26 @@ int report(const exec::Exchanged& exchanged, const std::string& file, const std:
   return kDone;
 }
 
+exec::ArrayNames names_of(const Arguments& arguments) {
+  const auto file = arguments.text("--names");
+  if (!file) return {};
+  const Json document = parse_json(read_text(*file), *file);
+  return exec::ArrayNames::read(JsonCursor(document, *file));
+}
+
+Flag names_flag() {
+  return {.group = "Checkpoints",
+          .name = "--names",
+          .argument = "FILE",
+          .help = "names and layouts that the arrays have in the file (names.json)",
+          .is_file = true};
+}
+
 int run_checkpoint_export(const Arguments& arguments, Session& session) {
   const std::string file = required(arguments, "safetensors file");
   const auto checkpoint = exec::Checkpoint::open(arguments.positionals().front());
-  const auto exchanged = exec::export_checkpoint(checkpoint, file, arguments.has("--optimizer"));
+  const auto exchanged =
+      exec::export_checkpoint(checkpoint, file, arguments.has("--optimizer"), names_of(arguments));
   return report(exchanged, file, checkpoint.folder().string(), file, session);
 }
 
@@ -48,8 +65,11 @@ int run_import(const Arguments& arguments, Session& session) {
   const std::string all = required(arguments, "checkpoint");
   std::optional<exec::Checkpoint> like;
   if (const auto folder = arguments.text("--like")) like = exec::Checkpoint::open(*folder);
+  const exec::ArrayNames names = names_of(arguments);
+  if (!names.empty() && !like)
+    throw InputError("--names: say with --like which checkpoint's arrays these are");
   exec::Exchanged exchanged;
-  const std::string folder = exec::import_checkpoint(file, like, all, exchanged).string();
+  const std::string folder = exec::import_checkpoint(file, like, all, exchanged, names).string();
   return report(exchanged, file, folder, folder, session);
 }
 
@@ -59,10 +79,13 @@ Command checkpoint_export_command() {
   command.summary = "write a checkpoint's weights to a safetensors file";
   command.description =
       "Each array keeps its name and its bits, as F32 in one dimension; matrices are [in][out]. "
-      "The file's metadata holds what else is true of the training.";
+      "The file's metadata holds what else is true of the training. With --names they have the "
+      "names and layouts of another program, such as a PyTorch module's (names.json).";
   command.examples = {
       {"run examples/plan.json --data README.md --save-checkpoint saved", "a training to export"},
-      {"checkpoint export saved -o model.safetensors", "the newest checkpoint in a folder"}};
+      {"checkpoint export saved -o model.safetensors", "the newest checkpoint in a folder"},
+      {"checkpoint export saved --names examples/names-gpt2.json -o gpt2.safetensors",
+       "as GPT-2 in transformers has it"}};
   command.positionals = {
       {.name = "FOLDER", .help = "a checkpoint, or a folder of them", .least = 1, .most = 1}};
   command.flags = {{.group = "Output",
@@ -74,7 +97,8 @@ Command checkpoint_export_command() {
                     .writes = Writes::File},
                    {.group = "Output",
                     .name = "--optimizer",
-                    .help = "what the optimizer keeps too, as NAME:mean and NAME:square"}};
+                    .help = "what the optimizer keeps too, as NAME:mean and NAME:square"},
+                   names_flag()};
   command.run = run_checkpoint_export;
   return command;
 }
@@ -86,7 +110,7 @@ Command checkpoint_import_command() {
   command.description =
       "Of a file of checkpoint export, or with --like of any file whose arrays have the names and "
       "sizes of that checkpoint's; what the file does not have is then that checkpoint's. Arrays "
-      "have to be F32, of any shape, and are taken bit by bit.";
+      "have to be F32, of any shape, and are taken bit by bit. --names is that of the export.";
   command.examples = {
       {"run examples/plan.json --data README.md --save-checkpoint saved", "a training"},
       {"checkpoint export saved -o model.safetensors", "its weights, which others may change"},
@@ -106,7 +130,8 @@ Command checkpoint_import_command() {
                     .name = "--like",
                     .argument = "FOLDER",
                     .help = "the checkpoint whose arrays the file has",
-                    .is_file = true}};
+                    .is_file = true},
+                   names_flag()};
   command.run = run_import;
   return command;
 }
