@@ -1,8 +1,10 @@
 #include "planner/tensor_placement/step_prices.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "core/order/element_type.hpp"
+#include "core/spmd/reshard_steps.hpp"
 
 namespace pipewright::planner::tensor_placement {
 namespace {
