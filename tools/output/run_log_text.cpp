@@ -19,6 +19,7 @@ namespace pipewright::tools {
 namespace {
 
 constexpr std::size_t kRecentSteps = 100;  // what is left is told by them
+constexpr double kLongestLeft = 1e18;      // ns
 constexpr int kMostCurve = 60, kLeastCurve = 4;
 constexpr std::string_view kBetween = "   ";
 
@@ -58,7 +59,8 @@ std::string curve(const std::vector<double>& losses, int columns) {
   const auto [least, most] = std::minmax_element(means.begin(), means.end());
   std::string text;
   for (const double mean : means) {
-    const double share = *most > *least ? (mean - *least) / (*most - *least) : 0;
+    const double part = (mean - *least) / (*most - *least);
+    const double share = std::isfinite(part) ? part : 0;
     text += kBars[static_cast<std::size_t>(std::lround(share * (kBars.size() - 1)))];
   }
   return text;
@@ -72,8 +74,8 @@ std::optional<std::int64_t> left_ns(const RunLog& log) {
   const std::int64_t since = before == 0 ? 0 : log.steps[before - 1].ended_ns;
   const double each =
       static_cast<double>(log.steps.back().ended_ns - since) / static_cast<double>(recent);
-  return std::llround(
-      each * static_cast<double>(std::max<std::int64_t>(0, log.head.all - last_step(log))));
+  const auto steps = static_cast<double>(std::max<std::int64_t>(0, log.head.all - last_step(log)));
+  return std::llround(std::clamp(each * steps, 0.0, kLongestLeft));
 }
 
 std::string how_it_ended(const RunLog& log, bool gone) {
