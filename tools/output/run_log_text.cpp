@@ -121,19 +121,9 @@ std::string run_log_text(const RunLog& log, const std::string& file, bool gone,
 }
 
 std::string watch_line(const RunLog& log, int columns, bool unicode) {
+  const exec::StepResult last = log.steps.empty() ? exec::StepResult{} : log.steps.back().result;
   std::string line =
-      "step " + std::to_string(last_step(log)) + " of " + std::to_string(log.head.all);
-  const auto add = [&](const std::string& words) {
-    if (static_cast<int>(line.size() + kBetween.size() + words.size()) <= columns)
-      line.append(kBetween).append(words);
-  };
-  if (!log.steps.empty()) {
-    const exec::StepResult& last = log.steps.back().result;
-    if (last.loss) add("loss " + loss_text(*last.loss));
-    add(took_text(last.step_ns));
-    add(took_text(left_ns(log).value_or(0)) + " left");
-  }
-  if (static_cast<int>(line.size()) > columns) line.resize(static_cast<std::size_t>(columns));
+      step_progress(last_step(log), log.head.all, last, left_ns(log).value_or(0), columns);
   const int room = columns - static_cast<int>(line.size() + kBetween.size());
   if (!unicode || room < kLeastCurve) return line;
   const std::string bars = curve(finite_losses(log), std::min(kMostCurve, room));
