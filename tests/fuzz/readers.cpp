@@ -35,6 +35,7 @@
 #include "sim/what_if/change.hpp"
 #include "tests/fuzz/door.hpp"
 #include "tests/support/sample_documents.hpp"
+#include "tools/input/run_log.hpp"
 #include "tools/input/trace_program.hpp"
 #include "tools/measuring/command_template.hpp"
 #include "tools/measuring/output_reader.hpp"
@@ -235,6 +236,14 @@ constexpr char kModel[] = "model", kCluster[] = "cluster", kProfile[] = "profile
                kOrder[] = "order", kJob[] = "job", kArchitecture[] = "architecture",
                kFramework[] = "framework", kGraph[] = "graph";
 
+/// As a file that grows: in two pieces.
+void read_run_log(std::string_view bytes) {
+  tools::RunLogLines lines("fuzz.log");
+  lines.add(bytes.substr(0, bytes.size() / 2));
+  lines.add(bytes.substr(bytes.size() / 2));
+  lines.require_sound();
+}
+
 }  // namespace
 
 const std::vector<Reader>& readers() {
@@ -258,6 +267,7 @@ const std::vector<Reader>& readers() {
          for (const auto& print : traces::read_megatron_timers(bytes, "fuzz.log"))
            (void)traces::stage_times_of(traces::rank_times_of(print, "fuzz.log"), 1);
        }},
+      {"run_log", read_run_log},
       {"pickle", [](std::string_view bytes) { (void)parse_pickle(bytes, "fuzz"); }},
       {"dumps", read_dumps},
       {"onnx", capture_onnx},

@@ -1,6 +1,6 @@
 """What PyTorch 2.13's profiler writes of its schedules of one stage a rank (ScheduleGPipe, Schedule1F1B; gloo), which do
 not name their actions: `analyze` finds the order that PyTorch says it runs, tells waiting from work, sets a wrong clock
-right, and what it writes is simulated to what the trace took. Exit status 77 (skipped) where PyTorch is missing.
+right, and what it writes is simulated to what the trace took; the files of one of two replicas are read alone. Exit status 77 (skipped) where PyTorch is missing.
 
 usage: torch_single_stage.py PIPEWRIGHT
 """
@@ -16,13 +16,15 @@ import time
 from planned import SKIPPED
 
 MICRO_BATCHES, STEPS = 6, 2
-NAP = 0.02  # seconds that the last stage sleeps in each forward
+NAP = 0.05  # seconds that the last stage sleeps in each forward
 WIDTH, SAMPLES = 192, 48
 LATE_NS = 11_000_000_000
 
 
-def pipeline_of(kind, rank, ranks):
+def pipeline_of(kind, rank, ranks, replicas):
+    """`ranks` of a pipeline; those of a stage, which are replicas, stand together."""
     import torch
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
     class Block(torch.nn.Module):
@@ -35,9 +37,13 @@ def pipeline_of(kind, rank, ranks):
             time.sleep(self.nap)
             return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
 
-    last = rank == ranks - 1
+    mesh = init_device_mesh("cpu", (ranks, replicas), mesh_dim_names=("pp", "dp"))
+    index = rank // replicas
+    last = index == ranks - 1
     layers = torch.nn.Sequential(Block(NAP if last else 0), *(Block(0) for _ in range(8 // ranks - 1)))
-    stage = PipelineStage(layers, rank, ranks, torch.device("cpu"))
+    if replicas > 1:
+        layers = torch.nn.parallel.DistributedDataParallel(layers, process_group=mesh.get_group("dp"))
+    stage = PipelineStage(layers, index, ranks, torch.device("cpu"), group=mesh.get_group("pp"))
     made = ScheduleGPipe if kind == "gpipe" else Schedule1F1B
     return made(stage, MICRO_BATCHES, loss_fn=torch.nn.functional.mse_loss)
 
@@ -54,13 +60,13 @@ def listen(stage, method, letter, called):
     setattr(stage, method, call)
 
 
-def work(rank, ranks, kind, folder):
+def work(rank, ranks, replicas, kind, folder):
     import torch
     from torch.distributed import destroy_process_group, init_process_group
 
     torch.set_num_threads(1)
-    init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=ranks)
-    schedule = pipeline_of(kind, rank, ranks)
+    init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=ranks * replicas)
+    schedule = pipeline_of(kind, rank, ranks, replicas)
     called = []
     listen(schedule._stage, "forward_one_chunk", "F", called)
     listen(schedule._stage, "backward_one_chunk", "B", called)
@@ -69,9 +75,9 @@ def work(rank, ranks, kind, folder):
 
     def step():
         optimizer.zero_grad()
-        if rank == 0:
+        if schedule._stage.is_first:
             schedule.step(batch)
-        elif rank == ranks - 1:
+        elif schedule._stage.is_last:
             schedule.step(target=batch, losses=[])
         else:
             schedule.step()
@@ -105,19 +111,43 @@ def set_late(path):
         json.dump(trace, file)
 
 
-def check(command, kind, ranks, folder):
+def recorded(kind, ranks, replicas, folder):
     import torch
 
-    torch.multiprocessing.spawn(work, (ranks, kind, folder), nprocs=ranks)
+    torch.multiprocessing.spawn(work, (ranks, replicas, kind, folder), nprocs=ranks * replicas)
+
+
+def order_of(folder):
+    with open(os.path.join(folder, "order.csv")) as file:
+        return [[action for action in line.strip().split(",") if action] for line in file]
+
+
+def called_by(folder, ranks):
+    rows = []
+    for rank in ranks:
+        with open(os.path.join(folder, f"called{rank}.json")) as file:
+            rows.append(json.load(file))
+    return rows
+
+
+def check_replica(command, folder):
+    recorded("1f1b", 2, 2, folder)
+    said = run(command, ["analyze", "rank3.json.gz", "rank1.json.gz", "-o", "order.csv"], folder)
+    assert "traces of 2 of 4 ranks: one pipeline" in said, said
+    found, wanted = order_of(folder), called_by(folder, (1, 3))
+    assert found == wanted, (found, wanted)
+    files = [os.path.join(folder, f"rank{rank}.json.gz") for rank in range(4)]
+    both = subprocess.run([command, "analyze", *files], capture_output=True, text=True)
+    assert both.returncode == 2 and "give the files of one pipeline" in both.stderr, both.stderr
+    print("1f1b on 2 ranks, replica 1 of 2: the order")
+
+
+def check(command, kind, ranks, folder):
+    recorded(kind, ranks, 1, folder)
     files = [f"rank{rank}.json.gz" for rank in reversed(range(ranks))]
     words = ["analyze", *files, "--json", "-o", "order.csv", "--costs-out", "costs.csv"]
     trace = json.loads(run(command, words, folder))
-    wanted = []
-    for rank in range(ranks):
-        with open(os.path.join(folder, f"called{rank}.json")) as file:
-            wanted.append(json.load(file))
-    with open(os.path.join(folder, "order.csv")) as file:
-        found = [[action for action in line.strip().split(",") if action] for line in file]
+    found, wanted = order_of(folder), called_by(folder, range(ranks))
     assert found == wanted, (kind, ranks, found, wanted)
 
     assert len(trace["steps"]) == STEPS, trace["steps"]
@@ -159,6 +189,8 @@ def main():
         for ranks in (2, 4):
             with tempfile.TemporaryDirectory() as folder:
                 check(os.path.abspath(sys.argv[1]), kind, ranks, folder)
+    with tempfile.TemporaryDirectory() as folder:
+        check_replica(os.path.abspath(sys.argv[1]), folder)
     return 0
 
 

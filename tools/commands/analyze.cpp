@@ -12,7 +12,7 @@
 #include "tools/commands/analyze_run_log.hpp"
 #include "tools/commands/analyze_timers.hpp"
 #include "tools/commands/commands.hpp"
-#include "tools/input/run_log.hpp"
+#include "tools/input/run_log_file.hpp"
 #include "tools/input/step.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/input/trace_files.hpp"

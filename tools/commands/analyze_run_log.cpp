@@ -9,7 +9,7 @@
 #include "tools/cli/exit_status.hpp"
 #include "tools/cli/interrupt.hpp"
 #include "tools/commands/commands.hpp"
-#include "tools/input/run_log.hpp"
+#include "tools/input/run_log_file.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/output/run_log_text.hpp"
 #include "tools/output/step_lines.hpp"
@@ -61,7 +61,7 @@ class Watch {
 };
 
 /// Until the run has ended, or nobody reads what is shown. True if it has ended without a word.
-bool follow(RunLogReader& reader, Session& session) {
+bool follow(RunLogFile& reader, Session& session) {
   const InterruptScope scope;
   Watch watch(session);
   if (!session.json()) session.print(run_log_title(reader.log(), session.terminal()));
@@ -90,7 +90,7 @@ Flag watch_flag() {
 int analyze_run_log(const Arguments& arguments, Session& session) {
   refuse_flags_of_timelines(arguments);
   const std::string& file = arguments.positionals().front();
-  RunLogReader reader(file);
+  RunLogFile reader(file);
   const bool watches = arguments.has(watch_flag().name);
   const bool gone =
       watches ? follow(reader, session) : reader.log().outcome.empty() && !reader.may_grow();

@@ -1,12 +1,13 @@
-// The log of a run (run --log), read while it grows: a JSON object a line. One that says what runs,
+// The log of a run (run --log), as its lines come: a JSON object a line. One that says what runs,
 // one for each step, one that says how it ended; another run with the same file goes on below.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "core/base/descriptor.hpp"
 #include "exec/runtime/step_log.hpp"
 
 namespace pipewright::tools {
@@ -33,33 +34,28 @@ struct RunLog {
   int runs = 0;                   // in the file
 };
 
-/// True for a plain file that begins as such a log does.
-bool is_run_log(const std::string& path);
+/// True if a file that begins so is such a log, of whatever version.
+bool begins_run_log(std::string_view start);
 
-class RunLogReader {
+class RunLogLines {
  public:
-  /// Throws InputError if there is no such file, or it is no such log.
-  explicit RunLogReader(const std::string& path);
+  explicit RunLogLines(std::string file) : file_(std::move(file)) {}
 
-  /// Takes the lines that have come since; false if none has. The last line counts once it has its
-  /// end. Throws InputError for a line that is wrong, or a file that has become shorter.
-  bool read_on();
+  /// What the file goes on with. The last line counts once it has its end. Throws InputError for a
+  /// line that is wrong.
+  void add(std::string_view bytes);
+  /// Throws InputError for a last line that is wrong, unless a new run goes on below it.
+  void require_sound() const;
   const RunLog& log() const { return log_; }
-  /// False where it is known that no process goes on writing; on another host that cannot be known.
-  bool may_grow() const;
 
  private:
   void take(std::string_view line);
 
-  std::string path_;
-  Descriptor file_;
-  std::int64_t taken_ = 0, line_ = 0;  // bytes, lines
-  std::string rest_;                   // a line without its end
-  std::string broken_;                 // why the last line is none
+  std::string file_;
+  std::int64_t line_ = 0;
+  std::string rest_;    // a line without its end
+  std::string broken_;  // why the last line is none
   RunLog log_;
 };
-
-/// As in a head.
-std::string name_of_this_host();
 
 }  // namespace pipewright::tools

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -159,8 +160,23 @@ TraceProgram program_of_trace(const traces::TraceTimeline& trace) {
   return result;
 }
 
+bool is_whole_pipeline(const traces::TraceTimeline& trace) {
+  int last = 0;
+  std::set<int> computed, sent, received;
+  for (const traces::TraceRank& rank : trace.ranks) {
+    for (const TraceSpan& span : rank.spans) {
+      const Action& a = span.cell.action;
+      if (a.kind == ActionKind::F) computed.insert(a.stage.value);
+      if (a.kind == ActionKind::SendF) sent.insert(a.stage.value);
+      if (a.kind == ActionKind::RecvF) received.insert(a.stage.value);
+      if (has_stage(a.kind)) last = std::max(last, a.stage.value);
+    }
+  }
+  return computed.contains(0) && !received.contains(0) && !sent.empty() && !sent.contains(last);
+}
+
 std::string why_no_order(const traces::TraceTimeline& trace) {
-  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
+  for (std::size_t r = 0; r < trace.ranks.size() && !is_whole_pipeline(trace); ++r) {
     if (trace.ranks[r].rank == static_cast<int>(r) &&
         static_cast<int>(trace.ranks.size()) >= trace.world_size)
       continue;

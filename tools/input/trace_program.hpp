@@ -22,6 +22,10 @@ struct TraceProgram {
 /// rank (several steps in one file).
 TraceProgram program_of_trace(const traces::TraceTimeline& trace);
 
+/// True if the ranks are a pipeline from its first stage to its last, by the messages that they
+/// show; the job may have other ranks: replicas, parts of layers.
+bool is_whole_pipeline(const traces::TraceTimeline& trace);
+
 /// Why a trace does not say the whole order of its job, behind "… needs "; "" where it does.
 std::string why_no_order(const traces::TraceTimeline& trace);
 

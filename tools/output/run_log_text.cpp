@@ -19,6 +19,7 @@ namespace pipewright::tools {
 namespace {
 
 constexpr std::size_t kRecentSteps = 100;  // what is left is told by them
+constexpr double kLongestLeft = 1e18;      // ns
 constexpr int kMostCurve = 60, kLeastCurve = 4;
 constexpr std::string_view kBetween = "   ";
 
@@ -58,7 +59,8 @@ std::string curve(const std::vector<double>& losses, int columns) {
   const auto [least, most] = std::minmax_element(means.begin(), means.end());
   std::string text;
   for (const double mean : means) {
-    const double share = *most > *least ? (mean - *least) / (*most - *least) : 0;
+    const double part = (mean - *least) / (*most - *least);
+    const double share = std::isfinite(part) ? part : 0;
     text += kBars[static_cast<std::size_t>(std::lround(share * (kBars.size() - 1)))];
   }
   return text;
@@ -72,8 +74,8 @@ std::optional<std::int64_t> left_ns(const RunLog& log) {
   const std::int64_t since = before == 0 ? 0 : log.steps[before - 1].ended_ns;
   const double each =
       static_cast<double>(log.steps.back().ended_ns - since) / static_cast<double>(recent);
-  return std::llround(
-      each * static_cast<double>(std::max<std::int64_t>(0, log.head.all - last_step(log))));
+  const auto steps = static_cast<double>(std::max<std::int64_t>(0, log.head.all - last_step(log)));
+  return std::llround(std::clamp(each * steps, 0.0, kLongestLeft));
 }
 
 std::string how_it_ended(const RunLog& log, bool gone) {
@@ -119,19 +121,9 @@ std::string run_log_text(const RunLog& log, const std::string& file, bool gone,
 }
 
 std::string watch_line(const RunLog& log, int columns, bool unicode) {
+  const exec::StepResult last = log.steps.empty() ? exec::StepResult{} : log.steps.back().result;
   std::string line =
-      "step " + std::to_string(last_step(log)) + " of " + std::to_string(log.head.all);
-  const auto add = [&](const std::string& words) {
-    if (static_cast<int>(line.size() + kBetween.size() + words.size()) <= columns)
-      line.append(kBetween).append(words);
-  };
-  if (!log.steps.empty()) {
-    const exec::StepResult& last = log.steps.back().result;
-    if (last.loss) add("loss " + loss_text(*last.loss));
-    add(took_text(last.step_ns));
-    add(took_text(left_ns(log).value_or(0)) + " left");
-  }
-  if (static_cast<int>(line.size()) > columns) line.resize(static_cast<std::size_t>(columns));
+      step_progress(last_step(log), log.head.all, last, left_ns(log).value_or(0), columns);
   const int room = columns - static_cast<int>(line.size() + kBetween.size());
   if (!unicode || room < kLeastCurve) return line;
   const std::string bars = curve(finite_losses(log), std::min(kMostCurve, room));

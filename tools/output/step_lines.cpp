@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "core/base/units.hpp"
+#include "tools/cli/terminal.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -19,6 +21,23 @@ using Seconds = std::chrono::duration<double>;
 constexpr std::size_t kLinesOfSteps = 8;
 constexpr double kShareOfRun = 0.01;
 constexpr Seconds kLeastGap(0.2), kMostGap(10);
+constexpr std::string_view kGapOfProgress = "   ";
+
+/// How long steps take, by those behind the first, which is slower than they are.
+class Pace {
+ public:
+  /// What is left of a run after its step `step`, counted from 0, with so many to come.
+  std::int64_t left_ns(int step, int to_come) {
+    const auto now = SteadyClock::now();
+    const auto since = step == 0 ? now - begin_ : now - first_end_;
+    if (step == 0) first_end_ = now;
+    const auto each = Seconds(since) / std::max(step, 1);
+    return std::llround(1e9 * each.count() * to_come);
+  }
+
+ private:
+  SteadyClock::time_point begin_ = SteadyClock::now(), first_end_ = begin_;
+};
 
 }  // namespace
 
@@ -42,19 +61,33 @@ bool writes_steps_at_once(const Session& session) {
 }
 
 std::function<void(int, const exec::StepResult&)> step_lines(Session& session, ShownSteps what) {
-  return [&session, what = std::move(what), clock = std::make_shared<LineClock>()](
-             int step, const exec::StepResult& result) {
+  return [&session, what = std::move(what), clock = std::make_shared<LineClock>(),
+          pace = std::make_shared<Pace>()](int step, const exec::StepResult& result) {
     if (!what.speaks) return;
     const int number = what.first + step + 1;
     if (writes_steps_at_once(session) && (clock->is_due() || number == what.all)) {
       session.print((step == 0 ? what.header : "") + step_line(number, result));
       session.flush();
     }
-    std::string text = "step " + std::to_string(number) + " of " + std::to_string(what.all) +
-                       "   " + format_duration(Nanoseconds(result.step_ns));
-    if (result.loss) text += "   loss " + loss_text(*result.loss);
-    session.progress(text);
+    if (!session.terminal().progress) return;
+    const std::int64_t left = pace->left_ns(step, what.all - number);
+    session.progress(step_progress(number, what.all, result, left, width_of_stderr() - 1));
   };
+}
+
+std::string step_progress(std::int64_t number, std::int64_t all, const exec::StepResult& step,
+                          std::int64_t left_ns, int columns) {
+  std::string line = "step " + std::to_string(number) + " of " + std::to_string(all);
+  const auto room = static_cast<std::size_t>(std::max(columns, 0));
+  const auto add = [&](const std::string& words) {
+    if (line.size() + kGapOfProgress.size() + words.size() <= room)
+      line.append(kGapOfProgress).append(words);
+  };
+  if (step.loss) add("loss " + loss_text(*step.loss));
+  add(format_duration(Nanoseconds(step.step_ns)));
+  if (number < all) add(format_duration(Nanoseconds(left_ns)) + " left");
+  if (line.size() > room) line.resize(room);
+  return line;
 }
 
 std::string step_line(std::int64_t number, const exec::StepResult& step) {

@@ -43,6 +43,9 @@ std::function<void(int, const exec::StepResult&)> step_lines(Session& session, S
 
 /// "2.3026", or "nan".
 std::string loss_text(double loss);
+/// "step 12 of 60   loss 2.3026   25.0 ms   1.2 s left": as much of it as `columns` hold.
+std::string step_progress(std::int64_t number, std::int64_t all, const exec::StepResult& step,
+                          std::int64_t left_ns, int columns);
 /// "step 12     25.0 ms     loss 2.31", with a line's end. Steps count from 1.
 std::string step_line(std::int64_t number, const exec::StepResult& step);
 /// Losses and times of some steps, the first and the last among them.

@@ -5,6 +5,7 @@
 
 #include "core/base/units.hpp"
 #include "tools/cli/table.hpp"
+#include "tools/input/trace_program.hpp"
 #include "traces/analysis/slice_waits.hpp"
 
 namespace pipewright::tools {
@@ -120,9 +121,10 @@ std::string stray_sentence(const traces::TraceTimeline& trace) {
 
 std::string missing_ranks(const traces::TraceTimeline& trace) {
   if (trace.world_size <= static_cast<int>(trace.ranks.size())) return "";
-  return "traces of " + std::to_string(trace.ranks.size()) + " of " +
-         std::to_string(trace.world_size) +
-         " ranks: what a wait is for is known only where the traces of both its ranks are given";
+  const std::string some = "traces of " + std::to_string(trace.ranks.size()) + " of " +
+                           std::to_string(trace.world_size) + " ranks";
+  if (is_whole_pipeline(trace)) return some + ": one pipeline, from its first stage to its last";
+  return some + ": what a wait is for is known only where the traces of both its ranks are given";
 }
 
 Json clock_fields(const ClockShift& clock) {

@@ -15,7 +15,7 @@
 #include "core/base/text_file.hpp"
 #include "exec/runtime/runtime.hpp"
 #include "tools/cli/interrupt.hpp"
-#include "tools/input/run_log.hpp"
+#include "tools/input/run_log_file.hpp"
 
 namespace pipewright::tools {
 namespace {

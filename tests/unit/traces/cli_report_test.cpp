@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "tests/support/command_runner.hpp"
 
@@ -218,6 +219,30 @@ TEST(Analyze, SaysWhatIdleTimeComesFromInTheEnd) {
       "analyze --schedule gpipe --pp 3 --micro-batches 4 --cost F=1ms:3ms:1ms,B=1ms:3ms:1ms",
       folder);
   EXPECT_THAT(text.out, HasSubstr("what the idle time comes from in the end:"));
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+/// Ranks 1 and 5 of eight: the others are replicas, or parts of the same layers.
+TEST(Analyze, APipelineOfAJobWithMoreRanksHasAnOrder) {
+  const Folder folder;
+  for (const auto& [rank, number] : {std::pair(0, 1), std::pair(1, 5)}) {
+    std::string text = replaced(kineto_rank(rank, 0), R"("world_size": 2)", R"("world_size": 8)");
+    text = replaced(text, R"("rank": )" + std::to_string(rank),
+                    R"("rank": )" + std::to_string(number));
+    folder.write("rank" + std::to_string(number) + ".json", text);
+  }
+  const auto both = pipewright("analyze rank5.json rank1.json -o order.csv --what-if", folder);
+  ASSERT_EQ(both.status, 0) << both.err;
+  EXPECT_THAT(both.out, HasSubstr("traces of 2 of 8 ranks: one pipeline, from its first stage"));
+  const auto order = shell("cat order.csv", folder);
+  EXPECT_EQ(order.out, "0F0,0B0\n1F0,1B0\n");
+  // The first stage alone sends what nobody takes.
+  const auto half = pipewright("analyze rank1.json -o order.csv", folder);
+  EXPECT_EQ(half.status, 2);
+  EXPECT_THAT(half.err, HasSubstr("needs the traces of all ranks; these are 1 of 8"));
 }
 
 TEST(Report, TakesTheTracesOfSeveralRanksAsOneStepWithTheirClocksSetRight) {

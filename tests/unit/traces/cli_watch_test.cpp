@@ -12,6 +12,9 @@
 
 #include "tests/support/command_runner.hpp"
 #include "tests/support/terminal_runner.hpp"
+#include "tools/input/run_log.hpp"
+#include "tools/output/run_log_text.hpp"
+#include "tools/output/step_lines.hpp"
 
 namespace pipewright::test {
 namespace cli_watch_test {
@@ -131,12 +134,30 @@ TEST(Watch, IsOneLineOnATerminal) {
   for (const std::string& line : shown.lines) EXPECT_LE(columns_of_line(line), 40U) << line;
 }
 
+TEST(Watch, SaysAsMuchAsTheTerminalIsWide) {
+  tools::RunLogLines lines("run.log");
+  lines.add(head_of(10) + step_of(1) + step_of(2));
+  const tools::RunLog& log = lines.log();
+  // Two steps took 9 ns together, and eight are to come.
+  EXPECT_EQ(tools::watch_line(log, 80, true),
+            "step 2 of 10   loss 2.5000   7 ns   36 ns left   ▁▁");
+  EXPECT_EQ(tools::watch_line(log, 80, false), "step 2 of 10   loss 2.5000   7 ns   36 ns left");
+  EXPECT_EQ(tools::watch_line(log, 30, true), "step 2 of 10   loss 2.5000");
+  EXPECT_EQ(tools::watch_line(log, 20, true), "step 2 of 10   7 ns");
+  EXPECT_EQ(tools::watch_line(log, 6, true), "step 2");
+  const exec::StepResult paced{.loss = {}, .step_ns = 100'000'000};
+  EXPECT_EQ(tools::step_progress(3, 4, paced, 100'000'000, 79),
+            "step 3 of 4   100 ms   100 ms left");
+  EXPECT_EQ(tools::step_progress(4, 4, paced, 0, 79), "step 4 of 4   100 ms");
+}
+
 TEST(Watch, EndsWithTheRightStatusAtCtrlC) {
   const Folder folder;
-  const CommandResult shown = shell(in_background(kRun + "--steps 30 ") +
-                                        "timeout -s INT --preserve-status 0.5 $PW analyze run.log "
-                                        "--watch; status=$?; kill $!; exit $status",
-                                    folder);
+  const CommandResult shown =
+      shell(in_background(kRun + "--steps 30 ") +
+                "timeout --foreground -s INT --preserve-status 0.5 $PW analyze run.log "
+                "--watch; status=$?; kill $!; exit $status",
+            folder);
   EXPECT_EQ(shown.status, 130) << shown.out << shown.err;
   EXPECT_THAT(shown.err, HasSubstr("interrupted"));
 }
