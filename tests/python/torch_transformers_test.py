@@ -54,8 +54,8 @@ def t5_encoder():
     )
 
 
-MODELS = {"gpt2": gpt2, "llama": llama, "bert": bert}
-BLOCK = {"gpt2": "transformer.h.{}", "llama": "model.layers.{}", "bert": "encoder.layer.{}"}
+MODELS = {"gpt2": gpt2, "tied gpt2": lambda: gpt2(tied=True), "llama": llama, "bert": bert}
+BLOCK = {"gpt2": "transformer.h.{}", "tied gpt2": "transformer.h.{}", "llama": "model.layers.{}", "bert": "encoder.layer.{}"}
 MASKED = ("gpt2", "llama", "bert")
 CASES = [(name, False) for name in MODELS] + [(name, True) for name in MASKED]
 
@@ -64,6 +64,10 @@ def made(name):
     """The same weights on every rank."""
     torch.manual_seed(22)
     return MODELS[name]()
+
+
+def captured_of(name, model, example):
+    return pipewright.torch.capture(model, example, tied="apart" if name == "tied gpt2" else "together")
 
 
 def batch():
@@ -96,7 +100,7 @@ def trained(rank, paths):
     found = {}
     for (name, masked), path in paths.items():
         model, plan = made(name), pipewright.Plan.load(path)
-        captured = pipewright.torch.capture(model, example(tokens, masked))
+        captured = captured_of(name, model, example(tokens, masked))
         pipeline = pipewright.torch.schedule(plan, pipewright.torch.split(captured, plan), loss_fn)
         named = {"attention_mask": mask(len(tokens))} if masked else {}
         losses = step_on(pipeline, tokens, targets, **named)
@@ -118,7 +122,7 @@ class Transformers(unittest.TestCase):
         tokens, _ = batch()
         for name in MODELS:
             model = made(name)
-            captured = pipewright.torch.capture(model, tokens[:SAMPLES])
+            captured = captured_of(name, model, tokens[:SAMPLES])
             names = [layer for layer, _ in captured.layers]
             for block in range(BLOCKS):
                 self.assertIn(BLOCK[name].format(block), names)
@@ -202,7 +206,7 @@ class Transformers(unittest.TestCase):
             for name, masked in CASES:
                 job = {
                     "schema": "pipewright.job/1",
-                    "model": pipewright.torch.capture(made(name), example(tokens, masked)).model,
+                    "model": captured_of(name, made(name), example(tokens, masked)).model,
                     "cluster": {"preset": "local-cpu", "devices": 2},
                     "global_batch": MICRO_BATCHES * SAMPLES,
                     "strategy": {"pp_degree": 2, "micro_batch_size": SAMPLES, "comm_policy": "torch-gloo"},
@@ -213,7 +217,8 @@ class Transformers(unittest.TestCase):
                 pipewright.tune(job, synthesis=False).plan.save(paths[name, masked])
             results = run_job(2, trained, paths)
         for case in CASES:
-            self.assertEqual(sum(found[case][2] for found in results), results[0][case][3])
+            twice = int(case[0] == "tied gpt2")  # the tied table is in both stages
+            self.assertEqual(sum(found[case][2] for found in results), results[0][case][3] + twice)
             for found in results:
                 off, apart, _, _ = found[case]
                 self.assertLess(off, 1e-5)

@@ -280,7 +280,7 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
     example is a micro-batch: the tensor that the model is called with, a tuple of them, or a dict by the names of forward,
     samples first. A torch.nn.Sequential is taken as it is. Modules past which another tensor goes, a skip connection,
     become one layer (Captured.remarks says which); so do those from the first to the last that use one parameter, unless
-    tied is "apart": then a plan may put them into stages of their own, which split() refuses. An input that layers towards
+    tied is "apart": then a plan may put them into stages of their own, which split() and schedule() keep alike. An input that layers towards
     the end use is theirs by its name (Captured.shared), and is given to step() so on every rank. The layers are modules
     that share the model's parameters. InputError, with the place, for a model that is no such chain.
     """
