@@ -7,9 +7,11 @@ usage: deepspeed_groups.py PIPEWRIGHT
 
 import contextlib
 import io
+import itertools
 import json
 import logging
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -110,22 +112,37 @@ def stages_of(plan, document):
     return {method: [int(part) for part in parts] for method, parts in found.items()}
 
 
-def order_of(micro_batches, stages):
-    """The computations of DeepSpeed's schedule as a CSV has them."""
-    from deepspeed.runtime.pipe.schedule import BackwardPass, ForwardPass, TrainSchedule
+def order_of(micro_batches, stages, transfers=False):
+    """The computations of DeepSpeed's schedule, and its transfers, as a CSV has them."""
+    from deepspeed.runtime.pipe import schedule
 
+    kinds = {schedule.ForwardPass: "F", schedule.BackwardPass: "B"}
+    if transfers:
+        kinds |= {schedule.SendActivation: "SEND_F", schedule.RecvActivation: "RECV_F"}
+        kinds |= {schedule.SendGrad: "SEND_B", schedule.RecvGrad: "RECV_B"}
     rows = []
     for stage in range(stages):
-        done = {"F": 0, "B": 0}
+        done = dict.fromkeys(kinds.values(), 0)
         row = []
-        for commands in TrainSchedule(micro_batches, stages, stage):
-            for command in commands:
-                kind = {ForwardPass: "F", BackwardPass: "B"}.get(type(command))
-                if kind:
-                    row.append(f"{stage}{kind}{done[kind]}")
-                    done[kind] += 1
+        for commands in schedule.TrainSchedule(micro_batches, stages, stage):
+            for kind in [kinds[type(command)] for command in commands if type(command) in kinds]:
+                row.append(f"{stage}{kind}{done[kind]}")
+                done[kind] += 1
         rows.append(",".join(row))
     return rows
+
+
+def lists_that_end(command, folder):
+    """docs/presets.md: how many of DeepSpeed's own lists `check` says end where each call holds up what is computed behind
+    it, and of how many; one communicator for all, or one for each pair of ranks."""
+    path, ended, asked = os.path.join(folder, "list.csv"), 0, 0
+    for stages, micro_batches, channel in itertools.product(range(2, 7), range(1, 11), ("rank", "pair")):
+        with open(path, "w") as file:
+            file.write("\n".join(order_of(micro_batches, stages, transfers=True)) + "\n")
+        words = [command, "check", path, "--issue", "inline", "--channel", channel, "--protocol", "rendezvous", "-q"]
+        ended += subprocess.run(words, stdout=subprocess.DEVNULL).returncode == 0
+        asked += 1
+    return ended, asked
 
 
 def configured(document, grid):
@@ -200,6 +217,9 @@ def main():
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # compiled for a minute, and nothing here sends
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
+        ended, asked = lists_that_end(sys.argv[1], folder)
+        failed += ended != asked
+        print(f"{ended} of {asked} of its own lists of transfers end")
         for name, path, plan in plans(sys.argv[1], folder, ASKED):
             document, why = exported(sys.argv[1], path, "deepspeed")
             if document is None or name in REFUSED:

@@ -56,9 +56,9 @@ def trained(rank, paths):
 def refusals(rank, paths):
     said = {}
 
-    def refuse(what, model, path):
+    def refuse(what, model, path, **options):
         try:
-            pipewright.torch.split(model, pipewright.Plan.load(path))
+            pipewright.torch.split(model, pipewright.Plan.load(path), **options)
         except pipewright.InputError as error:
             said[what] = str(error)
 
@@ -69,8 +69,53 @@ def refusals(rank, paths):
     refuse("no chain", torch.nn.ModuleDict(), paths["plan"])
     refuse("no layer", [*layers[:-1], len], paths["plan"])
     layers[-1][1].weight = layers[0].words.weight
-    refuse("tied", layers, paths["plan"])
+    refuse("tied", layers, paths["plan"], parallelize=lambda module, stage: None)
     return said
+
+
+def tied_layers():
+    layers = layers_of(BLOCKS)
+    layers[-1][1].weight = layers[0].words.weight
+    return layers
+
+
+def optimized(parameters):
+    return torch.optim.AdamW(parameters, lr=0.01)
+
+
+def tied_alone(micro_batches, steps):
+    """The words' weights after each update, of two steps each, without a pipeline."""
+    layers = tied_layers()
+    optimizer = optimized({id(p): p for layer in layers for p in layer.parameters()}.values())
+    found = []
+    for _ in range(steps):
+        for _ in range(2):
+            unpipelined(layers, micro_batches)
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(layers[0].words.weight.detach().clone())
+    return found
+
+
+def trained_tied(rank, paths, steps):
+    """By plan: how many of the first and the last stage are here, and how far their tables are off after each update."""
+    found = []
+    for path in paths:
+        plan = pipewright.Plan.load(path)
+        stages = pipewright.torch.split(tied_layers(), plan)
+        pipeline = pipewright.torch.schedule(plan, stages, loss_fn)
+        optimizer = optimized([p for stage in stages for p in stage.submod.parameters()])
+        tables = [p for stage in stages for name, p in stage.submod.named_parameters() if name in ("0.words.weight", "5.1.weight")]
+        off = 0.0
+        for wanted in tied_alone(plan.micro_batches, steps):
+            for _ in range(2):
+                step(pipeline, plan.micro_batches)
+            optimizer.step()
+            optimizer.zero_grad()
+            off = max([off, *((table - wanted).abs().max().item() for table in tables)])
+        alike = len(tables) < 2 or torch.equal(*tables)
+        found.append((len(tables), off, alike))
+    return found
 
 
 class Split(unittest.TestCase):
@@ -87,6 +132,25 @@ class Split(unittest.TestCase):
                         self.assertLess(off, 1e-5)
                         self.assertEqual(names, expected)
 
+    def test_tied_weights_of_several_stages_train_as_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [plan_with(folder, (0, 3, 6))]
+            job = {
+                "schema": "pipewright.job/1",
+                "model": "gpt-tiny",
+                "cluster": {"preset": "local-cpu", "devices": 2},
+                "global_batch": 8,
+                "strategy": {"pp_degree": 2, "micro_batch_size": 2, "schedule_mode": "zbv"},
+            }
+            paths.append(os.path.join(folder, "zbv.json"))
+            pipewright.tune(job, synthesis=False).plan.save(paths[1])
+            one, other = run_job(2, trained_tied, paths, 3)
+        # 1F1B has the embedding and the head on a rank each, ZB-V both on the first.
+        self.assertEqual([[count for count, _, _ in found] for found in (one, other)], [[1, 2], [1, 0]])
+        for _, off, alike in [*one, *other]:
+            self.assertLess(off, 1e-5)
+            self.assertTrue(alike)
+
     def test_a_plan_of_something_else_is_refused_in_one_sentence(self):
         with tempfile.TemporaryDirectory() as folder:
             paths = {
@@ -101,7 +165,7 @@ class Split(unittest.TestCase):
                     "tensor parallel": "divides layers among devices (tp",
                     "no chain": "ModuleDict",
                     "no layer": "layer 5 of the model is a builtin_function",
-                    "tied": "are one parameter, which stages 0 and 1",
+                    "tied": "0.words.weight is a parameter of stages 0, 1 of",
                 }
                 assert_refusals(self, said, expected)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Mapping, Sequence
 
 from .._core import model_document
 from ..errors import InputError
@@ -15,7 +16,7 @@ from .counting import Counted, counted, tensors_in
 from .cutting import Chain, chain_of
 from .installed import require_torch
 from .places import is_within, quietly, sentence_of
-from .unchanged import as_it_was
+from .unchanged import as_it_was, without_cache
 
 WIDEST = 1 << 20  # of a row in a model.json
 
@@ -30,6 +31,7 @@ class Captured:
     layers: list[tuple[str, Any]]  # names, and modules that share the model's own parameters
     model: dict[str, Any]  # model.json
     example: tuple[Any, ...]
+    names: list[str]  # of the inputs, where the example is a dict; else []
     inputs: list[str]  # such as "tokens: int64 [2, 128]"
     outputs: list[str]  # such as "logits: float32 [2, 128, 50257]"; of several the last layer returns a tuple
     tied: list[list[str]]  # names of parameters that are one
@@ -62,8 +64,25 @@ def described(name: str, tensor: Any) -> str:
     return f"{name}: {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
-def example_of(example: Any) -> tuple[Any, ...]:
+def names_of(model: Any, example: Any) -> list[str]:
+    """Of a dict's inputs, in the order in which the model's forward has them; [] for other examples."""
+    if not isinstance(example, Mapping):
+        return []
+    known = list(inspect.signature(model.forward).parameters)
+    for name in example:
+        if name not in known:
+            raise InputError(f"example: forward of {type(model).__name__} has no input {name}; it has {', '.join(known)}")
+    return [name for name in known if name in example]
+
+
+def example_of(example: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
+    """The inputs, those of a dict in the order of the names."""
     torch = require_torch()
+    if isinstance(example, Mapping):
+        if set(example) != set(names):
+            given, wanted = (", ".join(sorted(one)) or "no names" for one in (example, names))
+            raise InputError(f"example: inputs named {given}, and those of the captured model are {wanted}")
+        example = [example[name] for name in names]
     inputs = tuple(example) if isinstance(example, (tuple, list)) else (example,)
     for place, one in enumerate(inputs):
         if not isinstance(one, torch.Tensor) or one.dim() == 0:
@@ -90,12 +109,16 @@ def named_children(model: Any) -> Layers:
     return list(zip(model._modules, model))
 
 
-def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> Chain:
+def exported_chain(model: Any, inputs: tuple[Any, ...], names: list[str], together: bool) -> Chain:
     """By torch.export, for micro-batches of any size where the model allows it."""
     torch = require_torch()
-    sizes = tuple({0: torch.export.Dim.AUTO} for _ in inputs)
+    sizes = [{0: torch.export.Dim.AUTO} for _ in inputs]
     with quietly():
-        program = torch.export.export(model, inputs, dynamic_shapes=sizes, strict=False)
+        if names:
+            named = dict(zip(names, inputs))
+            program = torch.export.export(model, (), named, dynamic_shapes=dict(zip(names, sizes)), strict=False)
+        else:
+            program = torch.export.export(model, inputs, dynamic_shapes=tuple(sizes), strict=False)
     try:
         module = program.module(check_guards=False)
     except TypeError:  # before 2.9 there are none
@@ -107,7 +130,7 @@ def exported_chain(model: Any, inputs: tuple[Any, ...], together: bool) -> Chain
     return chain
 
 
-def called_chain(model: Any, inputs: tuple[Any, ...]) -> Layers:
+def called_chain(model: Any, inputs: tuple[Any, ...], names: list[str]) -> Layers:
     """The model's own modules, where each is called with what the one before returned. InputError where they are not."""
     torch = require_torch()
     calls: list[tuple[str, Any, Any, Any]] = []
@@ -120,7 +143,7 @@ def called_chain(model: Any, inputs: tuple[Any, ...]) -> Layers:
     try:
         with torch.no_grad():
             passed: Any = inputs
-            result = model(*inputs)
+            result = model(**dict(zip(names, inputs))) if names else model(*inputs)
     finally:
         for handle in handles:
             handle.remove()
@@ -161,20 +184,20 @@ def tied_layers(layers: Layers) -> tuple[Layers, list[str]]:
     return joined, remarks
 
 
-def chain(model: Any, inputs: tuple[Any, ...], together: bool) -> Chain:
+def chain(model: Any, inputs: tuple[Any, ...], names: list[str], together: bool) -> Chain:
     """InputError where the model is no chain that is known."""
     nn = require_torch().nn
     if isinstance(model, nn.Sequential):
         layers, remarks = named_children(model), []
         return Chain(*(tied_layers(layers) if together else (layers, remarks)))
     try:
-        return exported_chain(model, inputs, together)
+        return exported_chain(model, inputs, names, together)
     except Exception as error:  # whatever the tracing of any model may raise
         reason = sentence_of(error)
         if is_within(error, type(model).forward):
             raise InputError(f"{type(model).__name__} cannot be captured: {reason}") from error
     try:
-        layers = called_chain(model, inputs)
+        layers = called_chain(model, inputs, names)
     except InputError as error:
         raise InputError(f"{type(model).__name__} cannot be captured: {reason}; and {error}") from None
     except Exception as error:
@@ -254,21 +277,22 @@ def document_of(name: str, layers: list[tuple[str, Any]], costs: list[Counted], 
 def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "together") -> Captured:
     """The model as a chain of layers between which one tensor passes, by torch.export, else by its own modules.
 
-    example is a micro-batch: the tensor that the model is called with, or a tuple of them, samples first. A
-    torch.nn.Sequential is taken as it is. Modules past which another tensor goes, a skip connection, become one layer
-    (Captured.remarks says which); an input that layers towards the end use is theirs by its name (Captured.shared), and is
-    given to step() so on every rank. One layer become, too, those from the first to the last that use one parameter, unless tied is
-    "apart": then a plan may put them into stages of their own, which split() refuses. The layers are modules that share
-    the model's parameters. InputError, with the place, for a model that is no such chain.
+    example is a micro-batch: the tensor that the model is called with, a tuple of them, or a dict by the names of forward,
+    samples first. A torch.nn.Sequential is taken as it is. Modules past which another tensor goes, a skip connection,
+    become one layer (Captured.remarks says which); so do those from the first to the last that use one parameter, unless
+    tied is "apart": then a plan may put them into stages of their own, which split() and schedule() keep alike. An input that layers towards
+    the end use is theirs by its name (Captured.shared), and is given to step() so on every rank. The layers are modules
+    that share the model's parameters. InputError, with the place, for a model that is no such chain.
     """
     torch = require_torch()
     if not isinstance(model, torch.nn.Module):
         raise InputError(f"capture() takes a torch.nn.Module, not a {type(model).__name__}")
     if tied not in ("together", "apart"):
         raise InputError(f'tied: expected "together" or "apart", got "{tied}"')
-    inputs = example_of(example)
-    with as_it_was([model]):
-        known = chain(model, inputs, tied == "together")
+    names = names_of(model, example)
+    inputs = example_of(example, names)
+    with as_it_was([model]), without_cache(model):
+        known = chain(model, inputs, names, tied == "together")
         first, named = parted(inputs, known.shared)
         try:
             costs = count_layers(known.layers, first, named)
@@ -283,7 +307,8 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
         layers=known.layers,
         model=document_of(name, known.layers, costs, first),
         example=inputs,
-        inputs=[described(f"input {place}", one) for place, one in enumerate(inputs)],
+        names=names,
+        inputs=[described(names[place] if names else f"input {place}", one) for place, one in enumerate(inputs)],
         outputs=[
             described(known.outputs[place] if known.outputs else f"output {place}", one)
             for place, one in enumerate(outputs)

@@ -151,17 +151,21 @@ def pooled(found: list[Any]) -> Any:
     return first
 
 
-def batches_of(batches: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
+def batches_of(batches: Sequence[Any], names: Sequence[str]) -> list[tuple[tuple[Any, ...], Any]]:
     """Of each size one, ascending."""
     by_size: dict[int, tuple[tuple[Any, ...], Any]] = {}
     for place, batch in enumerate(batches):
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise InputError(f"batches: {place} is no pair of inputs and targets")
-        inputs = example_of(batch[0])
+        inputs = example_of(batch[0], names)
         by_size[int(inputs[0].shape[0])] = (inputs, batch[1])
     if not by_size:
         raise InputError("batches: there are none; give pairs of a micro-batch's inputs and targets")
     return [by_size[size] for size in sorted(by_size)]
+
+
+def names_in(model: Any) -> list[str]:
+    return model.names if isinstance(model, Captured) else []
 
 
 def shared_of(model: Any) -> dict[str, int]:
@@ -188,7 +192,7 @@ def measure_here(model: Any, batches: Sequence[Any], loss_fn: Any, options: dict
     try:
         with as_it_was(layers, updates=True):
             meter = Meter(model, loss_fn, options["optimizer"], group, own)
-            known = batches_of(batches)
+            known = batches_of(batches, names_in(model))
             sizes = [meter.size(inputs, target, options["repeats"]) for inputs, target in known]
             messages = [size for inputs, _ in known for size in message_bytes(layers, inputs, shared_of(model))]
             transfers = measure_transfers(group, messages, options["repeats"]) if len(ranks) > 1 and messages else []
@@ -255,7 +259,7 @@ def measure(
     known = name or (model.name if isinstance(model, Captured) else "model")
     arguments = (model, batches, loss_fn, {"repeats": repeats, "optimizer": optimizer, "name": known})
     device_of([layer for _, layer in named_layers(model)])
-    batches_of(batches)
+    batches_of(batches, names_in(model))
     if processes is not None:
         if processes < 1:
             raise InputError(f"processes: expected 1 or more, got {processes}")

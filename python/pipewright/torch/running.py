@@ -10,6 +10,7 @@ from typing import Any, Callable, Sequence
 from .._core import Order, Plan, torch_file
 from ..errors import InputError
 from .installed import require_torch
+from .tying import summed
 
 
 def require_fit(order: Order, stages: Sequence[Any]) -> None:
@@ -75,4 +76,7 @@ def schedule(order: Order | Plan, stages: Sequence[Any], loss_fn: Callable[..., 
         with open(path, "w") as file:
             file.write(text)
         runtime._load_csv(path, format=form)
+    ties = [one for stage in stages for one in getattr(stage, "pipewright_ties", [])]
+    if ties:
+        runtime.step = summed(runtime.step, ties)
     return runtime

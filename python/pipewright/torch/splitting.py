@@ -10,6 +10,7 @@ from .capturing import Captured, named_children
 from .chaining import chained
 from .groups import group_or_default
 from .installed import require_torch
+from .tying import tie, uses_by_stage
 
 
 def named_layers(model: Any) -> list[tuple[str, Any]]:
@@ -31,24 +32,19 @@ def named_layers(model: Any) -> list[tuple[str, Any]]:
     return layers
 
 
-def require_same_model(layers: Sequence[tuple[str, Any]], plan: Plan) -> None:
-    """InputError where the plan is of a model of another depth, or its stages would share parameters."""
+def require_same_model(layers: Sequence[tuple[str, Any]], plan: Plan, divides: bool) -> None:
+    """InputError where the plan is of a model of another depth, or stages that somebody divides would share parameters."""
     planned = plan.layer_names
     if len(layers) != len(planned):
         raise InputError(
             f"{plan.title} is a plan of a model of {len(planned)} layers ({planned[0]} to {planned[-1]}), and the "
             f"given model has {len(layers)}; give the layers that were planned, one by one"
         )
-    owner: dict[int, tuple[int, str]] = {}
-    for stage, (first, end) in enumerate(plan.layers):
-        for name, layer in layers[first:end]:
-            for key, parameter in layer.named_parameters():
-                before, other = owner.setdefault(id(parameter), (stage, f"{name}.{key}"))
-                if before != stage:
-                    raise InputError(
-                        f"{other} and {name}.{key} are one parameter, which stages {before} and {stage} of {plan.title} "
-                        "would have twice; plan them into one stage, or give each its own"
-                    )
+    for name, _, stages in uses_by_stage(layers, plan) if divides else []:
+        raise InputError(
+            f"{name} is a parameter of stages {', '.join(map(str, stages))} of {plan.title}, and what parallelize makes of "
+            "them is not summed; plan them into one stage, or give each its own"
+        )
 
 
 def require_mesh(plan: Plan, size: int, divides: bool) -> None:
@@ -82,6 +78,9 @@ def split(
     layers are those of the plan's model, one by one. Only this rank's go to the device (the one where they are, unless it
     is given), and they keep their names. The group is the pipeline's; without one it is that of all processes.
 
+    A parameter that several stages use is one of its own in each, and schedule() sums their gradients behind each step, so
+    that they stay alike; but not beside parallelize.
+
     parallelize(module, stage) is called with each stage's module on its device, a torch.nn.Sequential of its layers, and
     what it returns takes its place, or the module itself where it returns None: fully_shard it, wrap it in
     DistributedDataParallel, or divide its layers by parallelize_module, over a mesh beside the pipeline's group.
@@ -90,12 +89,15 @@ def split(
     group = group_or_default(group)
     require_mesh(plan, torch.distributed.get_world_size(group), parallelize is not None)
     layers = named_layers(model)
-    require_same_model(layers, plan)
+    require_same_model(layers, plan, parallelize is not None)
     rank = torch.distributed.get_rank(group)
-    stages = []
+    modules = {}
     for index in plan.order.stages_of(rank):
         first, end = plan.layers[index]
-        module = chained(layers[first:end], layers)
+        modules[index] = chained(layers[first:end], layers)
+    ties = tie(layers, plan, modules, group)
+    stages = []
+    for index, module in modules.items():
         home = device or next((parameter.device for parameter in module.parameters()), "cpu")
         module = module.to(home)
         if parallelize is not None:
@@ -104,5 +106,6 @@ def split(
         stage = torch.distributed.pipelining.PipelineStage(
             module, index, len(plan.layers), torch.device(home), group=group
         )
+        stage.pipewright_ties = [] if stages else ties
         stages.append(stage)
     return stages

@@ -34,3 +34,18 @@ def forget_gradients(layers: Sequence[Any]) -> None:
     for layer in layers:
         for parameter in layer.parameters():
             parameter.grad = None
+
+
+@contextmanager
+def without_cache(model: Any) -> Iterator[None]:
+    """A model of transformers without the keys and values that it keeps to generate from, which a training does not use and
+    which are no tensors."""
+    configs = [getattr(module, "config", None) for module in model.modules()]
+    keeping = {id(config): config for config in configs if getattr(config, "use_cache", None) is True}
+    for config in keeping.values():
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        for config in keeping.values():
+            config.use_cache = True
