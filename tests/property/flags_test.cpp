@@ -264,7 +264,7 @@ const std::map<std::string, Statement, std::less<>>& statements() {
       {"--svg", members("t.svg")},
       {"--html", members("t.html")},
       {"--chakra", {.says = Says::Presentation}},  // refused where there are collectives
-      {"--width", members("60")},
+      {"--width", {.says = Says::Presentation}},
       {"--emit-order", members("", {"order"})},
       {"--what-if", members("", {"what_if"})},
       {"--suppose", members("rank:0=0.9", {"what_if"})},

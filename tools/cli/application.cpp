@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
@@ -79,8 +80,9 @@ int run_command_words(Words words) {
   const std::vector<Command> commands = all_commands();
   const Command& command = take_command(commands, words);
   const Arguments arguments = parse_arguments(command, words);
-  Session session(look_at_terminal(arguments.text_or("--color", "auto")), arguments.has("--json"),
-                  arguments.has("--quiet"));
+  Terminal terminal = look_at_terminal(arguments.text_or("--color", "auto"));
+  terminal.width = arguments.integer_or("--width", 40, 1000, terminal.width);
+  Session session(std::move(terminal), arguments.has("--json"), arguments.has("--quiet"));
   int status = kDone;
   if (arguments.has("--help")) {
     session.print(command_help(command, session.terminal()));

@@ -64,7 +64,7 @@ struct Command {
 /// All sub-commands, in the order in which help lists them. Built anew by each call.
 std::vector<Command> all_commands();
 
-/// Flags that every sub-command has: --json, --color, --quiet, --help.
+/// Flags that every sub-command has: --json, --color, --width, --quiet, --help.
 std::vector<Flag> common_flags();
 
 }  // namespace pipewright::tools

@@ -142,8 +142,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
     session.print_result(fields);
   } else {
     print_head(subject, arguments, session);
-    session.print(timeline_text(subject.program, result.timeline,
-                                arguments.integer_or("--width", 40, 1000, session.terminal().width),
+    session.print(timeline_text(subject.program, result.timeline, session.terminal().width,
                                 session.terminal()));
     print_figures(subject, figures, session);
     if (drawn) session.print(drawn_steps_text(*drawn));
@@ -190,10 +189,6 @@ Command simulate_command() {
   command.flags.push_back({.group = "Output",
                            .name = "--emit-order",
                            .help = "the actions of each rank too: \"order\" in JSON, else as CSV"});
-  command.flags.push_back({.group = "Output",
-                           .name = "--width",
-                           .argument = "COLUMNS",
-                           .help = "of the timeline, instead of the terminal's"});
   command.run = run_simulate;
   return command;
 }

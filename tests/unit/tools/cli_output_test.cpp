@@ -309,6 +309,28 @@ INSTANTIATE_TEST_SUITE_P(
                     "compare naive gpipe 1f1b interleaved zb-h1 -p 4 -m 8 --mem F=1GB",
                     "run -s gpipe -p 2 -m 2 --cost F=10us,B=10us"));
 
+/// But for rows of tables, which are whole in a pipe.
+TEST(Output, IsAsWideAsAskedFor) {
+  const Folder folder;
+  for (const char* words : {"simulate -s 1f1b -p 2 -m 32", "analyze -s 1f1b -p 2 -m 32",
+                            "run -s 1f1b -p 2 -m 32 --clock virtual"}) {
+    for (const std::size_t width : {50U, 140U}) {
+      const auto shown = pipewright(words + (" --width " + std::to_string(width)), folder);
+      EXPECT_EQ(shown.status, 0) << shown.err;
+      std::istringstream lines(shown.out);
+      std::size_t longest = 0;  // row of a timeline
+      for (std::string line; std::getline(lines, line);) {
+        if (line.find('|') == line.npos) continue;
+        const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; };
+        const auto columns = std::count_if(line.begin(), line.end(), begins);
+        longest = std::max(longest, static_cast<std::size_t>(columns));
+      }
+      EXPECT_LE(longest, width) << shown.out;
+      EXPECT_GT(longest, width - 20) << shown.out;
+    }
+  }
+}
+
 TEST(Colour, OnlyWhereItIsWanted) {
   const Folder folder;
   const std::string words = "$PW simulate -s 1f1b -p 2 -m 2 ";
