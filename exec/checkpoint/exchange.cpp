@@ -81,14 +81,14 @@ void require_floats(const SafeTensor& tensor, const std::string& file) {
                        "; a checkpoint holds F32 and converts nothing, so save it as float32");
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
+std::string text_of_shape(const std::vector<std::int64_t>& shape) {
   std::string text;
   for (const std::int64_t length : shape)
     text += (text.empty() ? "" : ", ") + std::to_string(length);
   return "[" + text + "]";
 }
 
-void require_fit(const TensorOfFile& found, const std::string& file, const Checkpoint& like) {
+void require_shape(const TensorOfFile& found, const std::string& file, const Checkpoint& like) {
   const SafeTensor& tensor = *found.tensor;
   if (tensor.elements() != found.layout.elements())
     throw InputError(file, "/" + tensor.name,
@@ -97,8 +97,8 @@ void require_fit(const TensorOfFile& found, const std::string& file, const Check
   // As many elements the other way round would be taken for others without a word.
   if (found.layout.is_matrix && tensor.shape != found.layout.shape())
     throw InputError(file, "/" + tensor.name,
-                     "has the shape " + shape_text(tensor.shape) + ", and by the names " +
-                         shape_text(found.layout.shape()));
+                     "has the shape " + text_of_shape(tensor.shape) + ", and by the names " +
+                         text_of_shape(found.layout.shape()));
 }
 
 /// The array's tensors in the file; empty: it has none of them.
@@ -114,7 +114,7 @@ std::vector<TensorOfFile> found_tensors(const ArrayName& array, std::int64_t ele
       continue;
     }
     found.push_back({std::move(layout), tensor});
-    require_fit(found.back(), file, like);
+    require_shape(found.back(), file, like);
   }
   if (!found.empty() && !missing.empty())
     throw InputError(file, "",

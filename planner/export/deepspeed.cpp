@@ -48,7 +48,7 @@ Json topology_of(const Plan& plan) {
 }
 
 /// Stage s has the layers [parts[s], parts[s + 1]).
-Json parts_of(const Plan& plan) {
+Json stage_bounds(const Plan& plan) {
   Json parts = {0};
   for (const StagePlan& stage : plan.stages) parts.push_back(stage.end_layer);
   return parts;
@@ -77,13 +77,14 @@ void add_pipeline_notes(const Plan& plan, const PlanFacts& facts, ExportedPlan& 
   }
 }
 
-void add_pipeline(const Plan& plan, const PlanFacts& facts, Json& document, ExportedPlan& result) {
+void write_pipeline(const Plan& plan, const PlanFacts& facts, Json& document,
+                    ExportedPlan& result) {
   if (facts.pipeline == 1) return;
   document["pipeline"] = {
       {"stages", facts.pipeline},
       {"activation_checkpoint_interval", facts.recompute == LayerRecompute::Whole ? 1 : 0}};
   document["pipewright"]["topology"] = topology_of(plan);
-  document["pipewright"]["parts"] = parts_of(plan);
+  document["pipewright"]["parts"] = stage_bounds(plan);
   add_pipeline_notes(plan, facts, result);
 }
 
@@ -136,7 +137,7 @@ ExportedPlan export_deepspeed(const Plan& plan) {
                    {"train_micro_batch_size_per_gpu", plan.micro_batch_size},
                    {"gradient_accumulation_steps", plan.micro_batches},
                    {"zero_optimization", {{"stage", facts.zero}}}};
-  add_pipeline(plan, facts, document, result);
+  write_pipeline(plan, facts, document, result);
   add_tensor_parallelism(facts, document, result);
   const bool sgd = plan.training.optimizer == "sgd";
   document["optimizer"] = {{"type", sgd ? "SGD" : "AdamW"}};

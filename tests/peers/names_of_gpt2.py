@@ -1,4 +1,4 @@
-"""Weights of a GPT that was trained here, under the names of examples/names-gpt2.json in the GPT2LMHeadModel of
+"""Weights of a GPT that was trained here, under the names of examples/names/gpt2.json in the GPT2LMHeadModel of
 `transformers` (PyPI): it takes them as they are and loses the same; what it has trained of them comes back bit for bit, and
 loses the same here. Exit status 77 (skipped) where torch or transformers is missing.
 
@@ -54,7 +54,7 @@ def main():
         print(f"skipped: torch or transformers is not installed here ({error})")
         return SKIPPED
     command, examples = sys.argv[1], Path(sys.argv[2])
-    names = str(examples / "names-gpt2.json")
+    names = str(examples / "names" / "gpt2.json")
     with tempfile.TemporaryDirectory() as at:
         folder = Path(at)
         (folder / "plan.json").write_bytes((examples / "plan.json").read_bytes())

@@ -104,7 +104,7 @@ TEST(CheckpointFormat, AChecksumThatIsNoneIsRefused) {
 
 TEST(NamesFormat, TheSchemaAndTheReaderTakeTheExampleAndNothingLess) {
   const SchemaSet schemas(PIPEWRIGHT_SOURCE_DIR "/docs/schemas");
-  const std::string file = PIPEWRIGHT_SOURCE_DIR "/examples/names-gpt2.json";
+  const std::string file = PIPEWRIGHT_SOURCE_DIR "/examples/names/gpt2.json";
   Json document = parse_json(read_text(file), file);
   document["arrays"].push_back(
       {{"ours", "*"}, {"theirs", {"a", "b"}}, {"columns", {1, 2}}, {"rows", 3}});

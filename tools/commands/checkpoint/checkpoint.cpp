@@ -84,7 +84,7 @@ Command checkpoint_export_command() {
   command.examples = {
       {"run examples/plan.json --data README.md --save-checkpoint saved", "a training to export"},
       {"checkpoint export saved -o model.safetensors", "the newest checkpoint in a folder"},
-      {"checkpoint export saved --names examples/names-gpt2.json -o gpt2.safetensors",
+      {"checkpoint export saved --names examples/names/gpt2.json -o gpt2.safetensors",
        "as GPT-2 in transformers has it"}};
   command.positionals = {
       {.name = "FOLDER", .help = "a checkpoint, or a folder of them", .least = 1, .most = 1}};
