@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory_resource>
 #include <vector>
 
 namespace pipewright {
@@ -22,5 +23,8 @@ void assign_in_large_pages(std::vector<T>& values, std::size_t count, const T& v
   use_large_pages(values);
   values.assign(count, value);
 }
+
+/// Memory from the heap, in large pages.
+std::pmr::memory_resource* large_page_memory();
 
 }  // namespace pipewright

@@ -1,7 +1,9 @@
 #include "core/program/lower.hpp"
 
+#include <array>
+
 #include "core/base/error.hpp"
-#include "core/order/versions.hpp"
+#include "core/base/large_pages.hpp"
 #include "core/program/collectives.hpp"
 #include "core/program/lowering.hpp"
 
@@ -24,6 +26,15 @@ void put_parts(const Instruction& in, const lowering::Draft& draft, lowering::Pa
   after_run = false;
 }
 
+using FlagsByKind = std::array<std::uint8_t, static_cast<std::size_t>(kActionKinds)>;
+
+FlagsByKind flags_of_kinds(const CommPolicy& policy, bool after_run) {
+  FlagsByKind flags = {};
+  for (std::size_t kind = 0; kind < flags.size(); ++kind)
+    flags[kind] = lowering::flags_by_place(policy, static_cast<ActionKind>(kind), after_run);
+  return flags;
+}
+
 /// One code array from the lists; flags that depend on position alone.
 void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
   lowering::PartLists parts(order, program);
@@ -31,9 +42,11 @@ void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
   std::size_t total = 0;
   for (const auto& row : draft.ranks) total += row.size();
   program.code.reserve(total);
+  use_large_pages(program.code);
   const CommPolicy& policy = program.policy;
   const bool joins = policy.batches != Batches::Apart && policy.issue != Issue::Grouped &&
                      policy.post == Post::Early && policy.run_order == RunOrder::AsLowered;
+  const FlagsByKind flags[] = {flags_of_kinds(policy, false), flags_of_kinds(policy, true)};
   program.rank_begin.push_back(0);
   for (std::size_t r = 0; r < draft.ranks.size(); ++r) {
     auto& row = draft.ranks[r];
@@ -51,7 +64,7 @@ void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
         if (joins) program.joined.emplace_back(id, in.link);
         in.link = kNoInstruction;
       }
-      in.flags |= lowering::flags_by_place(policy, in.kind, after_run);
+      in.flags |= flags[after_run ? 1 : 0][static_cast<std::size_t>(in.kind)];
       after_run = transfer;
       if (!draft.versions.empty()) {
         program.versions.resize(id, -1);
@@ -61,7 +74,6 @@ void concatenate(lowering::Draft& draft, const Order& order, Program& program) {
         throw InputError("the schedule has more than 4,294,967,294 instructions");
     }
     program.rank_begin.push_back(static_cast<InstructionId>(program.code.size()));
-    std::vector<Instruction>().swap(row);
   }
 }
 
@@ -113,11 +125,12 @@ Program lower(const Order& order, const CommPolicy& policy, const LowerOptions& 
       find_collectives(order, program);
     return program;
   }
-  program.transfers_added = !order.has_transfers();
-  program.asynchronous = names_versions(order);
+  const lowering::OrderFacts facts = lowering::facts_of(order);
+  program.transfers_added = !facts.transfers;
+  program.asynchronous = facts.asynchronous;
   refuse_asynchronous(program, options);
   {
-    lowering::Draft draft = lowering::list_instructions(order, updates);
+    lowering::Draft draft = lowering::list_instructions(order, facts, updates);
     lowering::arrange(draft, policy, static_cast<std::size_t>(devices_of_rank(order.devices)));
     concatenate(draft, order, program);
   }

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
+#include "core/base/large_pages.hpp"
 #include "core/order/order.hpp"
 #include "core/program/program.hpp"
 
@@ -17,9 +20,13 @@ template <class Value>
 class ByTensor {
  public:
   ByTensor(int stages, int micro_batches, Value initial)
-      : micro_batches_(static_cast<std::size_t>(micro_batches)),
-        values_(static_cast<std::size_t>(stages) * static_cast<std::size_t>(micro_batches),
-                initial) {}
+      : micro_batches_(static_cast<std::size_t>(micro_batches)) {
+    assign_in_large_pages(values_, static_cast<std::size_t>(stages) * micro_batches_, initial);
+  }
+  const Value& at(std::int64_t stage, std::int64_t micro_batch) const {
+    return values_[static_cast<std::size_t>(stage) * micro_batches_ +
+                   static_cast<std::size_t>(micro_batch)];
+  }
   Value& at(std::int64_t stage, std::int64_t micro_batch) {
     return values_[static_cast<std::size_t>(stage) * micro_batches_ +
                    static_cast<std::size_t>(micro_batch)];
@@ -51,10 +58,17 @@ inline ActionKind send_kind(ActionKind kind) {
   return carries_activation(kind) ? ActionKind::SendF : ActionKind::SendB;
 }
 
-/// Instructions of one rank before matching. For a pair, `link` is the index of its second action
-/// in `partners`; for a transfer end of a batch, the number of the batch.
+/// Instructions of one rank before matching.
+using Row = std::pmr::vector<Instruction>;
+
+/// The rows of all ranks. For a pair, `link` is the index of its second
+/// action in `partners`; for a transfer end of a batch, the number of the batch.
 struct Draft {
-  std::vector<std::vector<Instruction>> ranks;
+  /// Empty rows with room for so many instructions each.
+  explicit Draft(const std::vector<std::size_t>& sizes);
+
+  std::unique_ptr<std::pmr::memory_resource> memory;  // of large rows
+  std::vector<Row> ranks;
   std::vector<Action> partners;
   std::vector<std::vector<std::int32_t>>
       versions;  // beside `ranks`; empty where the order names none
@@ -106,8 +120,16 @@ inline std::uint8_t flags_by_place(const CommPolicy& policy, ActionKind kind, bo
   return flags;
 }
 
+/// What the steps ask of an order, found in one look at its cells.
+struct OrderFacts {
+  bool transfers = false;     // Order::has_transfers()
+  bool versions = false;      // an action names one
+  bool asynchronous = false;  // names_versions()
+};
+OrderFacts facts_of(const Order& order);
+
 /// 1. Which instructions, in which order (§1.1).
-Draft list_instructions(const Order& order, const Updates& updates);
+Draft list_instructions(const Order& order, const OrderFacts& facts, const Updates& updates);
 /// The rest of 1, once the order's own instructions and its transfers are listed.
 void append_updates(const Order& order, const Updates& updates, Draft& draft);
 /// By stage: whether REDUCE_GRADs, UNSHARDs and RESHARDs are to be added to a rank's list.

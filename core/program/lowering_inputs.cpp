@@ -11,12 +11,7 @@ namespace {
 class Inputs {
  public:
   explicit Inputs(Program& program)
-      : program_(program),
-        receive_f_(table()),
-        receive_b_(table()),
-        forward_(table()),
-        gradient_(table()),
-        input_gradient_(table()) {}
+      : program_(program), tensors_(program.stages, program.micro_batches, {}) {}
 
   void run() {
     for (InstructionId id = 0; id < program_.code.size(); ++id) {
@@ -43,26 +38,31 @@ class Inputs {
   }
 
  private:
-  using Table = ByTensor<InstructionId>;
-  Table table() const { return Table(program_.stages, program_.micro_batches, kNoInstruction); }
+  /// The first that makes or brings it, of each kind.
+  struct Tensor {
+    InstructionId forward = kNoInstruction, gradient = kNoInstruction;
+    InstructionId input_gradient = kNoInstruction;
+    InstructionId receive_f = kNoInstruction, receive_b = kNoInstruction;
+  };
+  using Table = InstructionId Tensor::*;
 
   void note(InstructionId id, ActionKind kind, int stage, std::uint32_t micro_batch) {
-    const auto first = [&](Table& t) {
-      InstructionId& slot = t.at(stage, micro_batch);
+    const auto first = [&](Table t) {
+      InstructionId& slot = tensors_.at(stage, micro_batch).*t;
       if (slot == kNoInstruction) slot = id;
     };
     switch (kind) {
       case ActionKind::F:
-        return first(forward_);
+        return first(&Tensor::forward);
       case ActionKind::B:
-        return first(gradient_);
+        return first(&Tensor::gradient);
       case ActionKind::I:
-        first(gradient_);
-        return first(input_gradient_);
+        first(&Tensor::gradient);
+        return first(&Tensor::input_gradient);
       case ActionKind::RecvF:
-        return first(receive_f_);
+        return first(&Tensor::receive_f);
       case ActionKind::RecvB:
-        return first(receive_b_);
+        return first(&Tensor::receive_b);
       default:
         return;
     }
@@ -71,8 +71,8 @@ class Inputs {
   void resolve_instruction() {
     Instruction& in = program_.code[id_];
     if (is_transfer(in.kind)) {
-      if (in.kind == ActionKind::SendF) later(forward_, in.stage, in.micro_batch);
-      if (in.kind == ActionKind::SendB) later(gradient_, in.stage, in.micro_batch);
+      if (in.kind == ActionKind::SendF) later(&Tensor::forward, in.stage, in.micro_batch);
+      if (in.kind == ActionKind::SendB) later(&Tensor::gradient, in.stage, in.micro_batch);
       return;
     }
     if (in.kind == ActionKind::Opt || in.kind == ActionKind::ReduceGrad || is_of_all(in.kind))
@@ -114,17 +114,17 @@ class Inputs {
   InstructionId resolve(ActionKind kind, int stage, std::uint32_t micro_batch) {
     InstructionId receive = kNoInstruction;
     if (kind == ActionKind::F && stage > 0) {
-      receive = here(receive_f_, stage, micro_batch);
-      if (receive == kNoInstruction) later(forward_, stage - 1, micro_batch);
+      receive = here(&Tensor::receive_f, stage, micro_batch);
+      if (receive == kNoInstruction) later(&Tensor::forward, stage - 1, micro_batch);
     }
     if (kind == ActionKind::I || kind == ActionKind::B) {
-      later(forward_, stage, micro_batch);
+      later(&Tensor::forward, stage, micro_batch);
       if (stage + 1 < program_.stages) {
-        receive = here(receive_b_, stage, micro_batch);
-        if (receive == kNoInstruction) later(gradient_, stage + 1, micro_batch);
+        receive = here(&Tensor::receive_b, stage, micro_batch);
+        if (receive == kNoInstruction) later(&Tensor::gradient, stage + 1, micro_batch);
       }
     }
-    if (kind == ActionKind::W) later(input_gradient_, stage, micro_batch);
+    if (kind == ActionKind::W) later(&Tensor::input_gradient, stage, micro_batch);
     return receive;
   }
 
@@ -227,17 +227,17 @@ class Inputs {
     });
   }
 
-  InstructionId here(Table& t, int stage, std::uint32_t micro_batch) const {
-    const InstructionId id = t.at(stage, micro_batch);
+  InstructionId here(Table t, int stage, std::uint32_t micro_batch) const {
+    const InstructionId id = tensors_.at(stage, micro_batch).*t;
     return id >= begin_ && id < end_ ? id : kNoInstruction;
   }
-  void later(Table& t, int stage, std::uint32_t micro_batch) {
+  void later(Table t, int stage, std::uint32_t micro_batch) {
     const InstructionId id = here(t, stage, micro_batch);
     if (id != kNoInstruction && id > id_) program_.extra_inputs.emplace_back(id_, id);
   }
 
   Program& program_;
-  Table receive_f_, receive_b_, forward_, gradient_, input_gradient_;
+  ByTensor<Tensor> tensors_;
   InstructionId id_ = 0, begin_ = 0, end_ = 0;  // the instruction at hand and its rank's range
 };
 

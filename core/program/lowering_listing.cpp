@@ -1,29 +1,31 @@
 #include "core/program/lowering.hpp"
 
 #include <algorithm>
+#include <numeric>
+
+#include "core/base/large_pages.hpp"
 
 namespace pipewright::lowering {
 namespace {
 
 constexpr std::int32_t kNobody = -1;
+constexpr std::ptrdiff_t kCellsAhead = 3, kInstructionsAhead = 12;
+/// Smaller rows lie in what the heap has at hand already.
+constexpr std::size_t kManyBytes = std::size_t{1} << 23;
 
 class Listing {
  public:
-  explicit Listing(const Order& order)
+  Listing(const Order& order, const OrderFacts& facts)
       : order_(order),
-        activation_(order.stages(), order.micro_batches, 0),
-        gradient_(order.stages(), order.micro_batches, 0) {
-    draft_.ranks.resize(order.ranks.size());
-    for (const auto& row : order.ranks) {
-      for (const Cell& cell : row) {
-        versioned_ |= cell.action.version >= 0 || (cell.partner && cell.partner->version >= 0);
-      }
-    }
-    if (versioned_) draft_.versions.resize(order.ranks.size());
+        facts_(facts),
+        activation_(order.stages(), facts.transfers ? 0 : order.micro_batches, 0),
+        gradient_(order.stages(), facts.transfers ? 0 : order.micro_batches, 0),
+        draft_(sizes()) {
+    if (facts.versions) draft_.versions.resize(order.ranks.size());
   }
 
   Draft make() {
-    if (order_.has_transfers()) {
+    if (facts_.transfers) {
       as_written();
     } else {
       with_transfers_added();
@@ -35,12 +37,11 @@ class Listing {
   void as_written() {
     InstructionId batch = 0;
     for (std::size_t r = 0; r < order_.ranks.size(); ++r) {
-      draft_.ranks[r].reserve(order_.ranks[r].size());
       bool inside = false;  // a batch that the cell before has begun
       for (const Cell& cell : order_.ranks[r]) {
         if (cell.action.kind == ActionKind::Idle) continue;
         append(r, cell);
-        if (!is_transfer(cell.action.kind) || (!inside && !cell.batched)) continue;
+        if ((!inside && !cell.batched) || !is_transfer(cell.action.kind)) continue;
         draft_.ranks[r].back().link = batch;
         inside = cell.batched;
         if (!inside) ++batch;
@@ -49,36 +50,43 @@ class Listing {
   }
 
   void with_transfers_added() {
-    reserve();
-    struct Row {
+    struct Cells {
       std::size_t rank;
       const Cell *next, *end;
     };
-    std::vector<Row> unfinished;
+    std::vector<Cells> unfinished;
     for (std::size_t r = 0; r < order_.ranks.size(); ++r) {
       const auto& cells = order_.ranks[r];
       if (!cells.empty()) unfinished.push_back({r, cells.data(), cells.data() + cells.size()});
     }
     while (!unfinished.empty()) {
       bool progress = false, any_ended = false;
-      const auto take_next = [&](Row& row) {
+      const auto take_next = [&](Cells& row) {
         take(row.rank, *row.next);
         progress = true;
         any_ended |= ++row.next == row.end;
+        // Other ranks come first; by the time this one goes on, what it reads is in the cache.
+        __builtin_prefetch(row.next + kCellsAhead);
+        __builtin_prefetch(reinterpret_cast<const char*>(row.next + kCellsAhead) + 64);
       };
-      for (Row& row : unfinished) {
+      for (Cells& row : unfinished) {
         if (inputs_produced(*row.next)) take_next(row);
       }
       // Malformed: the lowest rank goes on as if its inputs were there.
       if (!progress) take_next(unfinished.front());
-      if (any_ended) std::erase_if(unfinished, [](const Row& row) { return row.next == row.end; });
+      if (any_ended)
+        std::erase_if(unfinished, [](const Cells& row) { return row.next == row.end; });
     }
   }
 
   /// Exact sizes, so that a list of millions is never moved.
-  void reserve() {
-    std::vector<std::size_t> sizes(order_.ranks.size());
+  std::vector<std::size_t> sizes() const {
+    std::vector<std::size_t> sizes(order_.ranks.size(), 1);
     for (std::size_t r = 0; r < order_.ranks.size(); ++r) {
+      if (facts_.transfers) {
+        sizes[r] += order_.ranks[r].size();
+        continue;
+      }
       for (const Cell& cell : order_.ranks[r]) {
         ++sizes[r];
         for (const Action* a : {&cell.action, cell.partner ? &*cell.partner : nullptr}) {
@@ -89,7 +97,7 @@ class Listing {
         }
       }
     }
-    for (std::size_t r = 0; r < sizes.size(); ++r) draft_.ranks[r].reserve(sizes[r] + 1);
+    return sizes;
   }
 
   bool produced_for(const Action& a) {
@@ -148,23 +156,50 @@ class Listing {
   /// Written where it stays: a copy of what was just written piece by piece would be slow.
   Instruction& append(std::size_t rank, const Action& a) {
     Instruction& in = draft_.ranks[rank].emplace_back();
+    __builtin_prefetch(&in + kInstructionsAhead, 1);
     in.kind = a.kind;
     in.stage = static_cast<std::uint16_t>(a.stage.value);
     in.micro_batch = static_cast<std::uint32_t>(a.micro_batch.value);
-    if (versioned_) draft_.versions[rank].push_back(a.version);
+    if (facts_.versions) draft_.versions[rank].push_back(a.version);
     return in;
   }
 
   const Order& order_;
-  bool versioned_ = false;
+  const OrderFacts facts_;
   ByTensor<std::uint8_t> activation_, gradient_;
   Draft draft_;
 };
 
 }  // namespace
 
-Draft list_instructions(const Order& order, const Updates& updates) {
-  Draft draft = Listing(order).make();
+Draft::Draft(const std::vector<std::size_t>& sizes) {
+  const std::size_t bytes =
+      std::accumulate(sizes.begin(), sizes.end(), std::size_t{1}) * sizeof(Instruction);
+  if (bytes >= kManyBytes)
+    memory = std::make_unique<std::pmr::monotonic_buffer_resource>(bytes, large_page_memory());
+  std::pmr::memory_resource* const from = memory ? memory.get() : std::pmr::new_delete_resource();
+  for (const std::size_t size : sizes) ranks.emplace_back(Row::allocator_type(from)).reserve(size);
+}
+
+OrderFacts facts_of(const Order& order) {
+  OrderFacts facts;
+  const auto look_at = [&](const Action& a) {
+    if (a.version < 0) return;
+    facts.versions = true;
+    facts.asynchronous |= is_compute(a.kind);
+  };
+  for (const auto& row : order.ranks) {
+    for (const Cell& cell : row) {
+      facts.transfers |= is_transfer(cell.action.kind) || is_wait_for_send(cell.action.kind);
+      look_at(cell.action);
+      if (cell.partner) look_at(*cell.partner);
+    }
+  }
+  return facts;
+}
+
+Draft list_instructions(const Order& order, const OrderFacts& facts, const Updates& updates) {
+  Draft draft = Listing(order, facts).make();
   if (updates.wanted) append_updates(order, updates, draft);
   return draft;
 }

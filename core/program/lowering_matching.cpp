@@ -11,25 +11,30 @@ namespace pipewright::lowering {
 namespace {
 
 constexpr std::int32_t kUnmatched = -1;
+constexpr std::size_t kNoMeeting = SIZE_MAX;
+constexpr std::size_t kOthersAhead = 24;
 
 class Matching {
  public:
   explicit Matching(Program& program)
       : program_(program),
-        last_route_(2 * static_cast<std::size_t>(program.stages) + 2, kNoRoute) {}
+        apart_(program.has_group_queues()),
+        last_route_(2 * static_cast<std::size_t>(program.stages) + 2, kNoRoute),
+        edges_from_(static_cast<std::size_t>(program.ranks())) {}
 
   void run() {
+    const bool by_tag =
+        program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Tag;
     for (int r = 0; r < program_.ranks(); ++r) {
       for (InstructionId id = program_.rank_begin[static_cast<std::size_t>(r)];
            id < program_.rank_begin[static_cast<std::size_t>(r) + 1]; ++id) {
-        if (is_transfer(program_.code[id].kind)) find_route(RankId(r), program_.code[id]);
+        Instruction& in = program_.code[id];
+        if (!is_transfer(in.kind)) continue;
+        find_route(RankId(r), in);
+        if (!by_tag) meet(id, in);
       }
     }
-    if (program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Tag) {
-      match_by_tag();
-    } else {
-      match_by_position();
-    }
+    if (by_tag) match_by_tag();
   }
 
  private:
@@ -141,51 +146,53 @@ class Matching {
     }
   }
 
-  void match_by_position() {
-    struct Meeting {
-      std::vector<InstructionId> sends, receives;
-    };
-    /// What one communicator carries from rank to rank: single operations, and joined batches.
-    struct PositionEdge {
-      std::int32_t destination;
-      ActionKind carries;  // each kind of SEND by itself, under Channel::Direction
-      std::array<Meeting, 2> meetings;
-    };
+  /// The ends of one communicator from rank to rank whose other ends have not been seen yet, in
+  /// order; of one side.
+  struct Meeting {
+    std::vector<InstructionId> waiting;  // from `first` on
+    std::size_t first = 0;
+    bool sends = false;
+  };
+  /// What goes from a rank to another one.
+  struct PositionEdge {
+    std::int64_t destination;
+    ActionKind carries;   // each kind of SEND by itself, under Channel::Direction
+    std::size_t meeting;  // of single operations; that of joined batches is the next one
+  };
+
+  /// The k-th SEND meets the k-th RECV.
+  void meet(InstructionId id, const Instruction& in) {
+    while (meeting_of_route_.size() < program_.routes.size())
+      meeting_of_route_.push_back(meeting_of(program_.routes[meeting_of_route_.size()]));
+    std::size_t at = meeting_of_route_[in.route];
+    if (at == kNoMeeting) return;
+    if (apart_ && program_.batch_of(id) != kNoBatch) ++at;
+    Meeting& meeting = meetings_[at];
+    const bool sends = is_send(in.kind), none_waits = meeting.first == meeting.waiting.size();
+    if (none_waits || meeting.sends == sends) {
+      meeting.sends = sends;
+      meeting.waiting.push_back(id);
+      return;
+    }
+    const InstructionId other = meeting.waiting[meeting.first++];
+    // The next ones of that list are a few instructions further.
+    __builtin_prefetch(program_.code.data() + other + kOthersAhead, 1);
+    sends ? join(id, other) : join(other, id);
+  }
+
+  /// kNoMeeting: an end of it is on no rank.
+  std::size_t meeting_of(const Route& route) {
+    if (route.source.value < 0 || route.destination.value < 0) return kNoMeeting;
     const bool by_direction =
         program_.policy.issue == Issue::Stream && program_.policy.channel == Channel::Direction;
-    // Edges by source rank; a rank has few peers.
-    std::vector<std::vector<PositionEdge>> edges(static_cast<std::size_t>(program_.ranks()));
-    std::vector<PositionEdge*> of_route;
-    const auto edge = [&](const Route& route) -> PositionEdge* {
-      if (route.source.value < 0 || route.destination.value < 0) return nullptr;
-      for (PositionEdge& known : edges[static_cast<std::size_t>(route.source.value)]) {
-        const bool carries = !by_direction || known.carries == route.send_kind;
-        if (known.destination == route.destination.value && carries) return &known;
-      }
-      return nullptr;
-    };
-    for (const Route& route : program_.routes) {
-      if (route.source.value < 0 || route.destination.value < 0 || edge(route) != nullptr) continue;
-      edges[static_cast<std::size_t>(route.source.value)].push_back(
-          {route.destination.value, route.send_kind, {}});
+    auto& edges = edges_from_[static_cast<std::size_t>(route.source.value)];
+    for (const PositionEdge& known : edges) {
+      const bool carries = !by_direction || known.carries == route.send_kind;
+      if (known.destination == route.destination.value && carries) return known.meeting;
     }
-    for (const Route& route : program_.routes) of_route.push_back(edge(route));
-    const bool apart = program_.has_group_queues();
-    for (InstructionId id = 0; id < program_.code.size(); ++id) {
-      const Instruction& in = program_.code[id];
-      if (in.route == kNoRoute || of_route[in.route] == nullptr) continue;
-      const bool in_group = apart && program_.batch_of(id) != kNoBatch;
-      Meeting& meeting = of_route[in.route]->meetings[in_group ? 1 : 0];
-      (is_send(in.kind) ? meeting.sends : meeting.receives).push_back(id);
-    }
-    for (const auto& list : edges) {
-      for (const PositionEdge& known : list) {
-        for (const auto& [sends, receives] : known.meetings) {
-          const std::size_t count = std::min(sends.size(), receives.size());
-          for (std::size_t k = 0; k < count; ++k) join(sends[k], receives[k]);
-        }
-      }
-    }
+    edges.push_back({route.destination.value, route.send_kind, meetings_.size()});
+    meetings_.resize(meetings_.size() + 2);
+    return edges.back().meeting;
   }
 
   struct Ends {
@@ -204,7 +211,11 @@ class Matching {
   };
 
   Program& program_;
-  std::vector<std::uint32_t> last_route_;  // by kind and stage
+  const bool apart_;                                   // joined batches meet only each other
+  std::vector<std::uint32_t> last_route_;              // by kind and stage
+  std::vector<std::vector<PositionEdge>> edges_from_;  // by source; a rank has few peers
+  std::vector<Meeting> meetings_;
+  std::vector<std::size_t> meeting_of_route_;
   std::unordered_map<Ends, std::uint32_t, HashOfEnds> routes_;
   std::map<std::tuple<RankId, RankId, std::int64_t>, std::uint32_t> named_routes_;  // by size
 };

@@ -12,8 +12,6 @@
 namespace pipewright::lowering {
 namespace {
 
-using Row = std::vector<Instruction>;
-
 /// The one or two actions of a computation.
 struct Actions {
   std::pair<ActionKind, std::size_t> all[2];

@@ -1,6 +1,7 @@
 #include "core/timeline/timeline.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/order/stages_by_rank.hpp"
 #include "core/timeline/live_memory.hpp"
@@ -22,8 +23,13 @@ std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs
 }
 
 Figures figures_of(const Program& program, const Timeline& timeline, const CostTable& costs) {
+  return figures_of(program, timeline, peaks_of(program, costs));
+}
+
+Figures figures_of(const Program& program, const Timeline& timeline,
+                   std::vector<RankFigures> peaks) {
   Figures figures;
-  figures.ranks = peaks_of(program, costs);
+  figures.ranks = std::move(peaks);
   figures.makespan_ns = timeline.makespan_ns;
   for (int r = 0; r < program.ranks(); ++r) {
     RankFigures& rank = figures.ranks[static_cast<std::size_t>(r)];

@@ -42,5 +42,8 @@ struct Figures {
 Figures figures_of(const Program& program, const Timeline& timeline, const CostTable& costs);
 /// Peaks alone: they depend on the Program's order, not on times.
 std::vector<RankFigures> peaks_of(const Program& program, const CostTable& costs);
+/// figures_of() where these are known.
+Figures figures_of(const Program& program, const Timeline& timeline,
+                   std::vector<RankFigures> peaks);
 
 }  // namespace pipewright

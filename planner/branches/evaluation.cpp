@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "core/plan/rank_axes.hpp"
 #include "core/program/lower.hpp"
@@ -119,7 +120,8 @@ Evaluation evaluate_whole(const Job& job, const ConfigurationCosts& costs,
       lower(replicated ? *replicated : pipeline, policy,
             lowering_of_training(job.training, sharding_of(job, parallel), job.model, stages));
   // The peak follows from the order alone, and simulating costs more.
-  look_at_peaks(peaks_of(program, by.table), by.limits, parallel.pipeline, outcome);
+  std::vector<RankFigures> peaks = peaks_of(program, by.table);
+  look_at_peaks(peaks, by.limits, parallel.pipeline, outcome);
   if (outcome.pruned) return outcome;
   if (!with_pairs)
     with_pairs = with_pairs_of(costs, configuration, stages, pipeline, by.table, policy);
@@ -131,7 +133,7 @@ Evaluation evaluate_whole(const Job& job, const ConfigurationCosts& costs,
     return outcome;
   }
   outcome.candidate = candidate_of(configuration, stages, program.placement, table,
-                                   figures_of(program, result.timeline, table));
+                                   figures_of(program, result.timeline, std::move(peaks)));
   if (!costs.is_estimated()) repeat_for_all(outcome.candidate, replicas);
   outcome.schedule_index = place_in_registry(*configuration.schedule);
   return outcome;
@@ -163,8 +165,14 @@ bool better(const Evaluation& a, const Evaluation& b) {
 
 Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Branch& branch,
                     Bytes limit) {
+  KnownPeaks none;
+  return evaluate(job, source, branch, limit, none);
+}
+
+Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Branch& branch,
+                    Bytes limit, KnownPeaks& known) {
   Evaluation outcome;
-  auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit);
+  auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit, known);
   if (!chosen || (branch.configuration.parallel.recompute.is_to_choose() &&
                   is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
     outcome.pruned = chosen ? LeftOut::AlikeRecompute : LeftOut::OverMemory;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "planner/branches/branch.hpp"
+#include "planner/branches/known_peaks.hpp"
 #include "planner/configurations/candidate.hpp"
 #include "planner/configurations/rank_limits.hpp"
 
@@ -18,6 +19,9 @@ struct Evaluation {
   std::optional<LeftOut> pruned;  // nullopt: it is a plan
 };
 
+Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
+                    Bytes limit, KnownPeaks& known);
+/// The same of a single branch.
 Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
                     Bytes limit);
 

@@ -121,7 +121,9 @@ std::optional<std::string> broken_recompute(const Configuration& c, std::size_t 
 Configuration with_any_recompute(const ConfigurationCosts& costs,
                                  const Configuration& configuration,
                                  std::span<const StagePlan> stages) {
-  if (const auto chosen = with_chosen_recompute(costs, configuration, stages, costs.memory_limit()))
+  KnownPeaks none;
+  if (const auto chosen =
+          with_chosen_recompute(costs, configuration, stages, costs.memory_limit(), none))
     return chosen->configuration;
   Configuration most = configuration;
   most.parallel.recompute.of_stage.assign(stages.size(), costs.recompute_kinds().back());

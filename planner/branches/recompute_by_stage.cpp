@@ -258,19 +258,19 @@ std::optional<std::vector<std::size_t>> least_recompute(const StagesByRecompute&
 
 std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& costs,
                                                      const Configuration& configuration,
-                                                     std::span<const StagePlan> stages,
-                                                     Bytes limit) {
+                                                     std::span<const StagePlan> stages, Bytes limit,
+                                                     KnownPeaks& known) {
   const ParallelSetup& setup = configuration.parallel;
   if (!setup.recompute.is_to_choose())
     return ChosenRecompute{configuration, std::nullopt, std::nullopt};
   ScheduleRequest request = request_of(setup);
   request.memory_limit = limit;
-  Order order = configuration.schedule->make(request);
   StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
   const auto sizes =
       by_kind.has_more_in_actions() ? OrderPeaks::Sizes::InActions : OrderPeaks::Sizes::Changes;
-  const auto choice =
-      least_recompute(by_kind, OrderPeaks(order, sizes), limits_of(costs, setup, limit));
+  std::optional<Order> order;
+  const auto peaks = known.of(*configuration.schedule, request, sizes, order);
+  const auto choice = least_recompute(by_kind, *peaks, limits_of(costs, setup, limit));
   if (!choice) return std::nullopt;
   Configuration chosen = configuration;
   for (const std::size_t kind : *choice)

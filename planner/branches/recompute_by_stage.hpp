@@ -29,6 +29,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/branches/known_peaks.hpp"
 #include "planner/branches/space.hpp"
 #include "planner/configurations/costs.hpp"
 #include "planner/configurations/rank_limits.hpp"
@@ -66,15 +67,15 @@ std::optional<std::vector<std::size_t>> least_recompute(const StagesByRecompute&
 /// were chosen by.
 struct ChosenRecompute {
   Configuration configuration;
-  std::optional<Order> order;  // of one replica
+  std::optional<Order> order;  // of one replica; empty where its peaks were known
   std::optional<StagesByRecompute> by_kind;
 };
 /// Chooses where each stage has its own and they are not chosen yet; nullopt: nothing keeps to the
 /// limit. Needs a schedule that is not cost-driven.
 std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& costs,
                                                      const Configuration& configuration,
-                                                     std::span<const StagePlan> stages,
-                                                     Bytes limit);
+                                                     std::span<const StagePlan> stages, Bytes limit,
+                                                     KnownPeaks& known);
 
 /// As the functions of ConfigurationCosts, also for a setup with SetupRecompute::of_stage.
 std::vector<StageCosts> chosen_stage_costs(const ConfigurationCosts& costs,

@@ -11,6 +11,7 @@
 #include "core/base/units.hpp"
 #include "planner/base/parallel.hpp"
 #include "planner/branches/evaluation.hpp"
+#include "planner/branches/known_peaks.hpp"
 #include "planner/branches/space.hpp"
 #include "planner/costs/cost_model.hpp"
 #include "planner/plans/executable.hpp"
@@ -335,7 +336,7 @@ class ScheduleSearch {
     std::vector<std::size_t> mine;
     for (std::size_t k = own; k < open.size(); k += step) mine.push_back(open[k]);
     for_each(mine.size(), [&](std::size_t k) {
-      outcomes[mine[k]] = evaluate(job_, *costs_, *batch[mine[k]], limit_);
+      outcomes[mine[k]] = evaluate(job_, *costs_, *batch[mine[k]], limit_, known_peaks_);
     });
     if (step > 1) exchange(batch, open, mine, outcomes);
     if (options_.journal != nullptr && options_.journal->add) {
@@ -408,6 +409,7 @@ class ScheduleSearch {
   const int threads_;
   const std::size_t keep_;
   Bytes limit_;
+  KnownPeaks known_peaks_;
   SearchBudget budget_;
   const std::chrono::steady_clock::time_point begin_;
   std::map<std::tuple<int, int, bool, bool, bool, Tried>, ShapeChoices::Shapes> shapes_;
