@@ -318,7 +318,7 @@ std::vector<std::string> notes_of(const Order& order) {
   if (order.stages() != order.rank_count() || order.placement.looks_at_micro_batch()) return notes;
   for (int s = 0; s < order.stages(); ++s) {
     const RankId home = order.placement.rank_of(StageId(s), MicroBatchId(0));
-    if (home.value == s) continue;
+    if (home.value == s || home.value < 0) continue;
     notes.push_back("the list of rank " + std::to_string(home.value) + " computes stage " +
                     std::to_string(s) +
                     ": lists stand in the order of the ranks, and frameworks put stage r on rank "

@@ -107,6 +107,11 @@ std::optional<int> Run::connects_with(int id) const {
   return first(end.peer, end.rank, !end.is_send());
 }
 
+bool Run::stands(int id) const {
+  if (ended(id)) return true;
+  return issued(id) && at_head(id) && (policy_.issue != Issue::Inline || has_inputs(id));
+}
+
 /// `assumed`: those whose operations are taken to connect.
 bool Run::connected(int id, std::set<int>& assumed) const {
   if (!policy_.first_use || program_.instructions[id].batch.empty()) return true;
@@ -115,8 +120,8 @@ bool Run::connected(int id, std::set<int>& assumed) const {
   bool makes_one = false;
   for (const int end : batch) makes_one = makes_one || connects_with(end);
   if (!makes_one) return true;
-  const auto stands = [this](int end) { return ended(end) || (issued(end) && at_head(end)); };
-  if (!std::all_of(batch.begin(), batch.end(), stands)) return false;
+  if (!std::all_of(batch.begin(), batch.end(), [this](int end) { return stands(end); }))
+    return false;
   for (const int end : batch) {
     const std::optional<int> other = connects_with(end);
     if (!other) continue;

@@ -127,11 +127,14 @@ bool Run::at_head(int id) const {
   return !ended(id) && std::find(end.batch.begin(), end.batch.end(), first) != end.batch.end();
 }
 
+bool Run::has_inputs(int id) const {
+  const std::vector<int>& inputs = program_.instructions[id].inputs;
+  return std::all_of(inputs.begin(), inputs.end(), [this](int input) { return ended(input); });
+}
+
 bool Run::ready(int id) const {
   const Instruction& end = program_.instructions[id];
-  return issued(id) && at_head(id) && connected(id) &&
-         std::all_of(end.inputs.begin(), end.inputs.end(),
-                     [this](int input) { return ended(input); }) &&
+  return issued(id) && at_head(id) && connected(id) && has_inputs(id) &&
          std::all_of(end.run_before.begin(), end.run_before.end(),
                      [this](int other) { return ended(other); });
 }

@@ -63,6 +63,9 @@ class Run {
 
  private:
   void walk_hosts();
+  bool has_inputs(int id) const;
+  /// So that its operation may connect (2.4).
+  bool stands(int id) const;
   bool connected(int id, std::set<int>& assumed) const;
   bool is_posted_at_start(int id) const;
   bool reached(int id) const;

@@ -234,8 +234,8 @@ class Inspector {
     for (const Row& row : lists_) {
       for (const Cell& cell : row) {
         for (const Action& a : cell) {
-          if (a.stage >= 0) return false;
-          some = some || is_call(a);
+          if (!is_call(a)) return false;
+          some = true;
         }
       }
     }
