@@ -4,6 +4,7 @@
 
 #include "core/base/large_pages.hpp"
 #include "core/timeline/timeline.hpp"
+#include "sim/awake_ranks.hpp"
 
 namespace pipewright::sim {
 namespace {
@@ -13,25 +14,25 @@ constexpr std::uint32_t kTurnsOfPulse = 1U << 14;  // a rank takes a few steps a
 class Walk {
  public:
   Walk(const Program& program, const Durations& durations, std::vector<std::int64_t>& end)
-      : program_(program), durations_(durations), end_(end.data()) {
+      : program_(program),
+        durations_(durations),
+        end_(end.data()),
+        awake_(static_cast<std::size_t>(program.ranks())) {
     for (int r = 0; r < program.ranks(); ++r) {
       const InstructionId begin = program.rank_begin[static_cast<std::size_t>(r)];
       ranks_.push_back({begin, program.rank_begin[static_cast<std::size_t>(r) + 1]});
       ranks_.back().pair = first_row(program.pairs, begin);
       ranks_.back().extra = first_row(program.extra_inputs, begin);
     }
-    awake_.resize(ranks_.size());
     for (std::size_t i = 0; i < program.routes.size(); ++i)
       hops_.push_back({durations.route_ns()[i], program.routes[i].destination});
   }
 
   std::int64_t run(const Pulse& pulse) {
-    // A ring of ranks that can go on. A rank is in it at most once, so ranks_.size() places are
-    // enough.
-    for (std::size_t r = 0; r < ranks_.size(); ++r) push(static_cast<std::uint32_t>(r));
-    for (std::uint32_t turn = 1; size_ > 0; ++turn) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) awake_.push(static_cast<std::uint32_t>(r));
+    for (std::uint32_t turn = 1; !awake_.empty(); ++turn) {
       if (turn % kTurnsOfPulse == 0 && pulse) pulse();
-      advance(pop());
+      advance(awake_.pop());
     }
     return last_;
   }
@@ -56,18 +57,6 @@ class Walk {
         std::lower_bound(rows.begin(), rows.end(), id,
                          [](const auto& row, InstructionId i) { return row.first < i; });
     return static_cast<std::size_t>(found - rows.begin());
-  }
-
-  void push(std::uint32_t rank) {
-    std::size_t place = first_ + size_++;
-    if (place >= awake_.size()) place -= awake_.size();
-    awake_[place] = rank;
-  }
-  std::uint32_t pop() {
-    const std::uint32_t rank = awake_[first_];
-    if (++first_ == awake_.size()) first_ = 0;
-    --size_;
-    return rank;
   }
 
   void advance(std::uint32_t index) {
@@ -154,7 +143,7 @@ class Walk {
     Rank& peer = ranks_[static_cast<std::size_t>(hop.destination.value)];
     if (peer.blocked_on != receive) return;
     peer.blocked_on = kNoInstruction;
-    push(static_cast<std::uint32_t>(hop.destination.value));
+    awake_.push(static_cast<std::uint32_t>(hop.destination.value));
   }
 
   /// Sends of a malformed order that were issued before their data was made.
@@ -172,7 +161,7 @@ class Walk {
       end_[id] = ready;
       if (ranks_[index].blocked_on == id) {  // a WAIT_SEND of it
         ranks_[index].blocked_on = kNoInstruction;
-        push(index);
+        awake_.push(index);
       }
       if (in.link != kNoInstruction) deliver(in.link, ready, hops_[in.route]);
     }
@@ -183,8 +172,7 @@ class Walk {
   std::int64_t* end_;
   std::vector<Rank> ranks_;
   std::vector<Hop> hops_;  // by route
-  std::vector<std::uint32_t> awake_;
-  std::size_t first_ = 0, size_ = 0;
+  AwakeRanks awake_;
   std::int64_t last_ = 0;
   bool has_late_sends_ = false;
 };

@@ -8,6 +8,7 @@
 #include "core/program/credit.hpp"
 #include "core/program/queue_key.hpp"
 #include "core/program/start_rules.hpp"
+#include "sim/awake_ranks.hpp"
 
 namespace pipewright::sim {
 namespace {
@@ -29,7 +30,10 @@ bool chooses(const Program& program, const CostTable& costs, const Durations& du
 class Queues {
  public:
   Queues(const Program& program, const Durations& durations)
-      : program_(program), durations_(durations), members_ready_(program.collectives.size(), 0) {
+      : program_(program),
+        durations_(durations),
+        members_ready_(program.collectives.size(), 0),
+        awake_(static_cast<std::size_t>(program.ranks())) {
     for (auto* const times : {&timeline_.start, &timeline_.end, &timeline_.moving})
       assign_in_large_pages(*times, program.code.size(), kNotEnded);
     start_ = timeline_.start.data();
@@ -41,7 +45,6 @@ class Queues {
       ranks_.back().pair = first_pair(begin);
       ranks_.back().collectives = add_lane();
     }
-    awake_.resize(ranks_.size());
     lay_routes();
   }
 
@@ -53,10 +56,10 @@ class Queues {
         if (in.has(Instruction::kAtStart)) issue(id, in, 0, r);
       }
     }
-    for (std::uint32_t r = 0; r < ranks_.size(); ++r) push(r);
-    for (std::uint32_t turn = 1; size_ > 0; ++turn) {
+    for (std::uint32_t r = 0; r < ranks_.size(); ++r) awake_.push(r);
+    for (std::uint32_t turn = 1; !awake_.empty(); ++turn) {
       if (turn % kTurnsBetweenPulses == 0 && pulse) pulse();
-      advance(pop());
+      advance(awake_.pop());
     }
     return ended_ == program_.code.size();
   }
@@ -132,20 +135,6 @@ class Queues {
                        {static_cast<std::uint32_t>(route.destination.value), lane_of(route, false)},
                        leave == Leave::Unlimited});
     }
-  }
-
-  // --- Ranks that can go on, each at most once in the ring ---
-
-  void push(std::uint32_t rank) {
-    std::size_t place = first_ + size_++;
-    if (place >= awake_.size()) place -= awake_.size();
-    awake_[place] = rank;
-  }
-  std::uint32_t pop() {
-    const std::uint32_t rank = awake_[first_];
-    if (++first_ == awake_.size()) first_ = 0;
-    --size_;
-    return rank;
   }
 
   // --- The compute lane ---
@@ -325,7 +314,7 @@ class Queues {
     Rank& rank = ranks_[side.rank];
     if (rank.blocked_on != id) return;
     rank.blocked_on = kNoInstruction;
-    push(side.rank);
+    awake_.push(side.rank);
   }
 
   const Program& program_;
@@ -338,8 +327,7 @@ class Queues {
   std::vector<Hop> hops_;                                              // by route
   std::vector<std::size_t> members_ready_;                             // by collective
   std::vector<std::pair<std::uint32_t, std::uint32_t>> lanes_to_try_;  // with their ranks
-  std::vector<std::uint32_t> awake_;
-  std::size_t first_ = 0, size_ = 0;
+  AwakeRanks awake_;
 };
 
 }  // namespace

@@ -184,11 +184,15 @@ void RankOfGraph::move(const TrainingStep& step) {
   static_cast<void>(there(from));
   auto made = moved(step.plan, graph_.tensors[before.tensor].shape, distribution(before), rank_,
                     groups_, arrays_[slot(from)]);
-  if (!made || !part_of(to)) return;
+  if (made && part_of(to)) take(to, std::move(*made));
+}
+
+/// What goes into a gradient is added to it.
+void RankOfGraph::take(std::size_t to, LocalArray made) {
   if (job_.steps.arrays[to].is_gradient) {
-    copy_box(*made, made->part, *there(to), true);
+    copy_box(made, made.part, *there(to), true);
   } else {
-    hold(to, std::move(*made));
+    hold(to, std::move(made));
   }
 }
 

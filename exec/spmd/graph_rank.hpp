@@ -67,6 +67,7 @@ class RankOfGraph {
   void walk_all();
   void walk(const spmd::TrainingStep& step);
   void move(const spmd::TrainingStep& step);
+  void take(std::size_t to, LocalArray made);
   void update(const spmd::TrainingStep& step);
   void compute(const spmd::TrainingStep& step, GradientsOf gradients = GradientsOf::All);
   void seed_gradient(float value);

@@ -237,12 +237,7 @@ void RankOfGraph::receive(const spmd::StageMessage& message) {
   if (!has_computed_) spans_.back().begin_ns = local::steady_ns();
   made = moved(steps_of(step.plan, message.first + 1, step.plan.steps.size()), shape,
                exchange.after, rank_, groups_, std::move(made));
-  const std::size_t to = *step.outputs[0];
-  if (job_.steps.arrays[to].is_gradient) {
-    copy_box(*made, made->part, *there(to), true);
-  } else {
-    hold(to, std::move(*made));
-  }
+  take(*step.outputs[0], std::move(*made));
 }
 
 }  // namespace pipewright::exec::graphs

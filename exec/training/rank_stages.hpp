@@ -41,6 +41,14 @@ class RankStages {
     stages_.at(static_cast<std::size_t>(id.value)) = std::move(stage);
   }
   const std::vector<Stage*>& own() const { return own_; }
+  /// What the first of them that has something to say says (Stage::not_finite()).
+  std::string not_finite() const {
+    for (const Stage* stage : own_) {
+      std::string clause = stage->not_finite();
+      if (!clause.empty()) return clause;
+    }
+    return "";
+  }
   /// Null where another rank has it.
   Stage* find(int stage) const { return stages_[static_cast<std::size_t>(stage)].get(); }
   Stage& at(int stage) const {

@@ -264,11 +264,8 @@ std::optional<double> Device::loss() const {
 }
 
 std::string Device::not_finite() const {
-  for (const Stage* stage : stages_.own()) {
-    std::string clause = stage->not_finite();
-    if (!clause.empty()) return clause;
-  }
-  return sums_.not_finite();
+  const std::string clause = stages_.not_finite();
+  return clause.empty() ? sums_.not_finite() : clause;
 }
 
 int Device::peak_versions() const {
