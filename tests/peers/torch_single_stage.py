@@ -157,7 +157,9 @@ def check(command, kind, ranks, folder):
     waited = [rank["waited_ns"] for rank in trace["ranks"]]
     assert {rank["waiting_rule"] for rank in trace["ranks"]} == {"receives"}, trace["ranks"]
     assert busy[-1] >= naps > busy[0], (kind, ranks, busy)
-    assert min(waited[:-1]) > naps / 4, (kind, ranks, waited)
+    # The last gradient comes after all naps; on a busy machine less of that time is left to wait.
+    for rank in range(ranks - 1):
+        assert waited[rank] > 0 and waited[rank] + busy[rank] > naps / 2, (kind, ranks, waited, busy)
 
     latency = trace["costs"]["latency_ns"]
     words = ["simulate", "order.csv", "--json", "--costs", "costs.csv", "--cost", f"comm={latency}"]
