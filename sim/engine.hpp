@@ -26,8 +26,8 @@ struct Result {
 using Pulse = std::function<void()>;
 
 /// Reads the Program under the cost table. O(n) where nothing is chosen by time: no credit that is
-/// counted, no places in flight, no joined batches, no calls, no shared links. Else O(n log lanes)
-/// without shared links, O(n log n) with them.
+/// counted, no places in flight, no joined batches, no calls, no shared links. O(n log n) with
+/// links on which no transfers meet, and where they do; else O(n log lanes).
 Result simulate(const Program& program, const CostTable& costs, const Pulse& pulse = {});
 
 /// The same with times that were measured, drawn or changed.

@@ -8,6 +8,7 @@
 #include "core/program/credit.hpp"
 #include "core/program/queue_key.hpp"
 #include "core/program/start_rules.hpp"
+#include "sim/alone_on_links.hpp"
 #include "sim/awake_ranks.hpp"
 
 namespace pipewright::sim {
@@ -22,14 +23,15 @@ bool chooses(const Program& program, const CostTable& costs, const Durations& du
         Leave::Counted)
       return true;
   }
-  return costs.has_shared_links() || !program.calls.empty() || !program.joined.empty() ||
+  return costs.shares_by_flow() || !program.calls.empty() || !program.joined.empty() ||
          !program.host_stands.empty() ||
          (program.policy.issue == Issue::Stream && program.policy.in_flight > 0);
 }
 
 class Queues {
  public:
-  Queues(const Program& program, const Durations& durations)
+  /// `route_ns`: what a transfer takes on each route.
+  Queues(const Program& program, const Durations& durations, std::span<const std::int64_t> route_ns)
       : program_(program),
         durations_(durations),
         members_ready_(program.collectives.size(), 0),
@@ -45,7 +47,7 @@ class Queues {
       ranks_.back().pair = first_pair(begin);
       ranks_.back().collectives = add_lane();
     }
-    lay_routes();
+    lay_routes(route_ns);
   }
 
   /// Whether all of it ends.
@@ -115,7 +117,7 @@ class Queues {
     return program_.policy.issue == Issue::Stream && program_.policy.post == Post::AtStart;
   }
 
-  void lay_routes() {
+  void lay_routes(std::span<const std::int64_t> route_ns) {
     const Channel channel = queue_channel(program_.policy);
     const bool alone = channel == Channel::Tag || program_.policy.issue == Issue::Inline;
     std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> lanes;  // by rank and queue
@@ -130,7 +132,7 @@ class Queues {
       const Route& route = program_.routes[i];
       const Leave leave =
           leave_by_policy(program_.policy, route.send_kind, durations_.route_bytes()[i]);
-      hops_.push_back({durations_.route_ns()[i],
+      hops_.push_back({route_ns[i],
                        {static_cast<std::uint32_t>(route.source.value), lane_of(route, true)},
                        {static_cast<std::uint32_t>(route.destination.value), lane_of(route, false)},
                        leave == Leave::Unlimited});
@@ -335,9 +337,15 @@ class Queues {
 std::optional<Timeline> run_queues(const Program& program, const CostTable& costs,
                                    const Durations& durations, const Pulse& pulse) {
   if (chooses(program, costs, durations)) return std::nullopt;
-  Queues queues(program, durations);
+  const bool shares = costs.has_shared_links();
+  std::vector<std::int64_t> alone;
+  if (shares) alone = alone_ns(program, costs, durations);
+  const std::span<const std::int64_t> route_ns = shares ? alone : durations.route_ns();
+  Queues queues(program, durations, route_ns);
   if (!queues.run(pulse)) return std::nullopt;
-  return queues.take_timeline();
+  Timeline timeline = queues.take_timeline();
+  if (shares && !keep_apart(program, costs, route_ns, timeline)) return std::nullopt;
+  return timeline;
 }
 
 }  // namespace pipewright::sim

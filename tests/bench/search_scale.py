@@ -29,6 +29,9 @@ def jobs():
     yield "llama3-405b", job("llama3-405b", 1024, 512)
     yield "deepseek-v3", job("deepseek-v3", 2048, 15360)
     yield "llama3-405b", job("llama3-405b", 16384, 2048)
+    for model, batch in (("gpt3-175b", 1536), ("llama3-70b", 1024), ("mixtral-8x7b", 1024)):
+        for devices in (64, 1024, 16384):
+            yield model, job(model, devices, max(batch, devices))
     for devices in (64, 4096, 16384):
         yield "llama3-8b across nodes", job("llama3-8b", devices, devices, **ACROSS)
 

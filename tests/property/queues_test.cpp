@@ -65,6 +65,52 @@ TEST(Queues, RandomOrdersUnderRandomPolicies) {
   EXPECT_GT(seen.chosen, 100);
 }
 
+/// Each rank's way out and way in, as fast as its route or half as fast.
+void add_ports(CostTable& costs, int ranks, Sharing sharing, double bytes_per_second) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    costs.links.push_back({"out", bytes_per_second, sharing});
+    costs.links.push_back({"in", rank % 2 == 0 ? bytes_per_second : bytes_per_second / 2, sharing});
+  }
+  for (std::uint32_t from = 0; from < static_cast<std::uint32_t>(ranks); ++from) {
+    for (std::uint32_t to = 0; to < static_cast<std::uint32_t>(ranks); ++to) {
+      costs.route_of_edge.push_back({.latency = Nanoseconds(5),
+                                     .bytes_per_second = bytes_per_second,
+                                     .links = {2 * from, 2 * to + 1}});
+    }
+  }
+}
+
+TEST(Queues, LinksOnWhichTransfersMeetOrDoNot) {
+  Seen seen;
+  for (const planner::Schedule& schedule : planner::schedules()) {
+    planner::ScheduleRequest request{.ranks = 4, .micro_batches = 8, .chunks = 1, .parameters = {}};
+    while (request.chunks < 4 && planner::refusal_of(schedule, request)) ++request.chunks;
+    if (planner::refusal_of(schedule, request)) continue;
+    const Order order = schedule.make(request);
+    const auto stages = static_cast<std::size_t>(order.stages());
+    for (const std::int64_t bytes : {0, 1, 333, 40'001}) {
+      for (const Sharing sharing : {Sharing::None, Sharing::Fair, Sharing::Serial}) {
+        CostTable costs = CostTable::uniform(order.stages(), {.f = Nanoseconds(1009),
+                                                              .i = Nanoseconds(1201),
+                                                              .w = Nanoseconds(703),
+                                                              .b = Nanoseconds(1907)});
+        for (std::size_t s = 0; s < stages; ++s)
+          costs.stages[s].f += Nanoseconds(static_cast<std::int64_t>(17 * s));
+        costs.activation_bytes.assign(stages - 1, Bytes(bytes));
+        costs.gradient_bytes.assign(stages - 1, Bytes(bytes));
+        add_ports(costs, 4, sharing, 7e9);
+        for (const char* preset : {"ideal", "torch", "nccl-one-stream"}) {
+          expect_equal(lower(order, comm_policy_preset(preset)), costs,
+                       std::string(schedule.name) + " " + preset, seen);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GT(seen.walked, 300);
+  EXPECT_GT(seen.chosen, 100);
+}
+
 TEST(Queues, EveryScheduleUnderEveryPreset) {
   Seen seen;
   for (const planner::Schedule& schedule : planner::schedules()) {
