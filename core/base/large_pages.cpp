@@ -16,8 +16,8 @@ class LargePageMemory : public std::pmr::memory_resource {
     use_large_pages(memory, bytes);
     return memory;
   }
-  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
-    ::operator delete(memory, bytes, std::align_val_t(alignment));
+  void do_deallocate(void* memory, std::size_t, std::size_t alignment) override {
+    ::operator delete(memory, std::align_val_t(alignment));
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
