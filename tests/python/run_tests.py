@@ -27,7 +27,7 @@ ALL = (
     "torch_split",
     "torch_transformers",
 )
-SAMPLED = ("torch_check", "torch_explain", "torch_measure", "torch_record", "torch_split")
+SAMPLED = ("torch_check", "torch_explain", "torch_measure", "torch_record", "torch_split", "torch_transformers")
 
 
 def sampled(every):
