@@ -1,10 +1,10 @@
 #include "sim/alone_on_links.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/costs/factor.hpp"
+#include "sim/links.hpp"
 
 namespace pipewright::sim {
 namespace {
@@ -18,13 +18,8 @@ std::int64_t alone_on(const RouteCosts& way, const CostTable& costs, std::int64_
   const std::int64_t latency = scaled(way.latency, factor).value;
   const double all = static_cast<double>(bytes) * factor.value();
   if (way.bytes_per_second <= 0 || all <= 0) return latency;
-  double rate = way.bytes_per_second;
-  for (const std::uint32_t l : way.links) {
-    if (costs.links[l].sharing == Sharing::Fair)
-      rate = std::min(rate, costs.links[l].bytes_per_second);
-  }
-  // As Links rounds: to the first whole nanosecond at which all have moved.
-  return latency + static_cast<std::int64_t>(std::ceil(all / (rate * 1e-9) - 1e-6));
+  const double share = share_per_ns(way, costs.links, [](std::uint32_t) { return 1; });
+  return latency + ns_to_move(all, share);
 }
 
 }  // namespace

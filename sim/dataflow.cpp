@@ -5,6 +5,7 @@
 #include "core/base/large_pages.hpp"
 #include "core/timeline/timeline.hpp"
 #include "sim/awake_ranks.hpp"
+#include "sim/first_row.hpp"
 
 namespace pipewright::sim {
 namespace {
@@ -50,14 +51,6 @@ class Walk {
     std::int64_t ns;
     RankId destination;
   };
-
-  template <class Rows>
-  static std::size_t first_row(const Rows& rows, InstructionId id) {
-    const auto found =
-        std::lower_bound(rows.begin(), rows.end(), id,
-                         [](const auto& row, InstructionId i) { return row.first < i; });
-    return static_cast<std::size_t>(found - rows.begin());
-  }
 
   void advance(std::uint32_t index) {
     Rank& rank = ranks_[index];

@@ -1,7 +1,6 @@
 #include "sim/links.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace pipewright::sim {
@@ -171,21 +170,14 @@ void Links::share_again(const RouteCosts& route, std::int64_t now, std::vector<E
 }
 
 void Links::set_share(Moving& transfer, std::int64_t now, std::vector<Event>& events) {
-  const RouteCosts& route = way(transfer.send);
-  double share = route.bytes_per_second;
-  for (const std::uint32_t l : route.links) {
-    const Link& link = costs_.links[l];
-    if (link.sharing == Sharing::Fair)
-      share = std::min(share, link.bytes_per_second / static_cast<double>(users_[l].size()));
-  }
-  share *= 1e-9;
+  const double share = share_per_ns(way(transfer.send), costs_.links,
+                                    [this](std::uint32_t l) { return users_[l].size(); });
   if (share == transfer.bytes_per_ns) return;
   transfer.bytes_left -= transfer.bytes_per_ns * static_cast<double>(now - transfer.since);
   transfer.since = now;
   transfer.bytes_per_ns = share;
-  const double left = std::max(0.0, transfer.bytes_left) / share;
-  events.push_back(
-      {now + static_cast<std::int64_t>(std::ceil(left - 1e-6)), transfer.send, ++transfer.stamp});
+  const std::int64_t left = ns_to_move(std::max(0.0, transfer.bytes_left), share);
+  events.push_back({now + left, transfer.send, ++transfer.stamp});
 }
 
 }  // namespace pipewright::sim

@@ -2,6 +2,8 @@
 // equal shares of bandwidth, or max-min with what collectives move.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -12,6 +14,23 @@
 #include "sim/flows.hpp"
 
 namespace pipewright::sim {
+
+/// Bytes that a transfer moves in a nanosecond beside others on the links of its way: `users(l)` is
+/// how many are under way on link l, itself among them.
+template <class Users>
+double share_per_ns(const RouteCosts& way, const std::vector<Link>& links, Users users) {
+  double share = way.bytes_per_second;
+  for (const std::uint32_t l : way.links) {
+    if (links[l].sharing == Sharing::Fair)
+      share = std::min(share, links[l].bytes_per_second / static_cast<double>(users(l)));
+  }
+  return share * 1e-9;
+}
+
+/// To the first whole nanosecond at which so many bytes have moved.
+inline std::int64_t ns_to_move(double bytes, double bytes_per_ns) {
+  return static_cast<std::int64_t>(std::ceil(bytes / bytes_per_ns - 1e-6));
+}
 
 /// A transfer is named by its SEND, a collective by its first member. Events are given to the
 /// caller's queue and come back through on_event(); an event whose stamp is out of date is ignored,

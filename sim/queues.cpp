@@ -10,6 +10,7 @@
 #include "core/program/start_rules.hpp"
 #include "sim/alone_on_links.hpp"
 #include "sim/awake_ranks.hpp"
+#include "sim/first_row.hpp"
 
 namespace pipewright::sim {
 namespace {
@@ -44,7 +45,7 @@ class Queues {
     for (std::size_t r = 0; r + 1 < program.rank_begin.size(); ++r) {
       const InstructionId begin = program.rank_begin[r];
       ranks_.push_back({.begin = begin, .stop = program.rank_begin[r + 1]});
-      ranks_.back().pair = first_pair(begin);
+      ranks_.back().pair = first_row(program.pairs, begin);
       ranks_.back().collectives = add_lane();
     }
     lay_routes(route_ns);
@@ -99,14 +100,6 @@ class Queues {
     Side source, destination;
     bool at_once;  // unless the SEND says otherwise
   };
-
-  std::size_t first_pair(InstructionId id) const {
-    const auto& rows = program_.pairs;
-    return static_cast<std::size_t>(
-        std::lower_bound(rows.begin(), rows.end(), id,
-                         [](const auto& row, InstructionId i) { return row.first < i; }) -
-        rows.begin());
-  }
 
   std::uint32_t add_lane() {
     lanes_.emplace_back();

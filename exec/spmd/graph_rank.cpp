@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/spmd/graph/stage_parts.hpp"
 #include "core/spmd/graph/step_calls.hpp"
 #include "core/spmd/reshard_steps.hpp"
 #include "exec/base/waiting.hpp"
@@ -216,7 +217,7 @@ void RankOfGraph::as_part(Compute compute) {
   parts_.spans[own].end_ns = calls ? parts_.spans[own + 1].begin_ns : local::steady_ns();
 }
 
-void RankOfGraph::compute(const TrainingStep& step, GradientsOf gradients) {
+void RankOfGraph::compute(const TrainingStep& step, ActionKind kind) {
   const spmd::GraphOperator& one = graph_.operators[step.at];
   const std::vector<int>& ranks = graph_.meshes[*one.annotation.mesh].mesh.ranks;
   if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return;
@@ -248,14 +249,14 @@ void RankOfGraph::compute(const TrainingStep& step, GradientsOf gradients) {
   }
   Added added;  // of parameters, where a schedule says when
   added.reserve(step.gradients.size());
-  for (const ArrayPlace& at : step.gradients) {
-    const bool is_wanted = at && (gradients == GradientsOf::All ||
-                                  is_parameter(*at) == (gradients == GradientsOf::Parameters));
-    if (is_wanted && job_.schedule != nullptr && is_parameter(*at)) {
+  const std::vector<bool> wanted = gradients_in(kind, graph_, job_.steps, step);
+  for (std::size_t place = 0; place < wanted.size(); ++place) {
+    const ArrayPlace& at = step.gradients[place];
+    if (wanted[place] && job_.schedule != nullptr && is_parameter(*at)) {
       added.emplace_back(*at, zeros_of(*part_of(*at)));
       call.gradients.push_back(&added.back().second);
     } else {
-      call.gradients.push_back(is_wanted ? there(at) : nullptr);
+      call.gradients.push_back(wanted[place] ? there(at) : nullptr);
     }
   }
   if (std::ranges::count(call.gradients, nullptr) == std::ssize(call.gradients)) return;

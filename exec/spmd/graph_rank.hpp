@@ -35,9 +35,6 @@ struct GraphJob {
   StageMail* mail = nullptr;
 };
 
-/// Which gradients an operator's backward computes.
-enum class GradientsOf { All, Activations, Parameters };
-
 class RankOfGraph {
  public:
   RankOfGraph(const GraphJob& job, int rank, GroupsByRanks groups);
@@ -69,7 +66,8 @@ class RankOfGraph {
   void move(const spmd::TrainingStep& step);
   void take(std::size_t to, LocalArray made);
   void update(const spmd::TrainingStep& step);
-  void compute(const spmd::TrainingStep& step, GradientsOf gradients = GradientsOf::All);
+  /// As a part of an action of this kind: a backward, of a B, I or W.
+  void compute(const spmd::TrainingStep& step, ActionKind kind = ActionKind::B);
   void seed_gradient(float value);
   /// An operator's computation as a part of an action.
   template <class Compute>
@@ -83,8 +81,8 @@ class RankOfGraph {
   void walk_schedule();
   void act(const Action& action);
   void go_forward(std::size_t stage);
-  void go_back(std::size_t stage, GradientsOf gradients);
-  void take_step(std::size_t at, GradientsOf gradients);
+  void go_back(std::size_t stage, ActionKind kind);
+  void take_step(std::size_t at, ActionKind kind);
   void release(std::size_t array);
   using Added = std::vector<std::pair<std::size_t, LocalArray>>;  // to gradients of parameters
   void add_later(const spmd::TrainingStep& step, Added added);

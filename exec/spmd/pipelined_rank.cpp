@@ -121,29 +121,27 @@ void RankOfGraph::act(const Action& action) {
   parts_.is_open = true;
   if (action.kind == ActionKind::F) {
     go_forward(stage);
-  } else if (action.kind == ActionKind::W) {
-    go_back(stage, GradientsOf::Parameters);
   } else {
-    go_back(stage, action.kind == ActionKind::B ? GradientsOf::All : GradientsOf::Activations);
+    go_back(stage, action.kind);
   }
   parts_.is_open = false;
   end_once(spans_.back());
 }
 
 void RankOfGraph::go_forward(std::size_t stage) {
-  for (const std::size_t at : job_.pipeline->forward[stage]) take_step(at, GradientsOf::All);
+  for (const std::size_t at : job_.pipeline->forward[stage]) take_step(at, ActionKind::F);
   send(stage, false);
   if (stage != loss_stage_) return;
   micro_batch_losses_[micro_batch_] = static_cast<double>(lying(job_.steps.loss)->values.front());
 }
 
-void RankOfGraph::go_back(std::size_t stage, GradientsOf gradients) {
-  if (stage == loss_stage_ && gradients != GradientsOf::Parameters) {
+void RankOfGraph::go_back(std::size_t stage, ActionKind kind) {
+  if (stage == loss_stage_ && kind != ActionKind::W) {
     seed_gradient(1.0F / static_cast<float>(job_.schedule->micro_batches));
   }
-  for (const std::size_t at : job_.pipeline->backward[stage]) take_step(at, gradients);
-  if (gradients != GradientsOf::Parameters) send(stage, true);
-  if (gradients != GradientsOf::Activations) end_backward(stage);
+  for (const std::size_t at : job_.pipeline->backward[stage]) take_step(at, kind);
+  if (kind != ActionKind::W) send(stage, true);
+  if (kind != ActionKind::I) end_backward(stage);
 }
 
 void RankOfGraph::add_later(const TrainingStep& step, Added added) {
@@ -167,11 +165,11 @@ void RankOfGraph::end_backward(std::size_t stage) {
   }
 }
 
-void RankOfGraph::take_step(std::size_t at, GradientsOf gradients) {
+void RankOfGraph::take_step(std::size_t at, ActionKind kind) {
   const TrainingStep& step = job_.steps.steps[at];
   const std::size_t message = job_.pipeline->message_of_step[at];
   if (step.kind == TrainingStep::Kind::Move) {
-    if (gradients == GradientsOf::Parameters) return;
+    if (kind == ActionKind::W) return;
     if (message != PipelineSteps::kNoMessage) {
       receive(job_.pipeline->messages[message]);
       release(*step.outputs[0]);
@@ -184,10 +182,10 @@ void RankOfGraph::take_step(std::size_t at, GradientsOf gradients) {
     parts_.is_open = true;
   } else {
     has_computed_ = true;
-    compute(step, gradients);
+    compute(step, kind);
   }
   const bool is_both =
-      splits_ && step.kind == TrainingStep::Kind::Backward && gradients == GradientsOf::All;
+      splits_ && step.kind == TrainingStep::Kind::Backward && kind == ActionKind::B;
   for (const std::size_t array : arrays_of(step)) {
     release(array);
     if (is_both) release(array);

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from planned import JOBS, SKIPPED, differences, exported, groups_of, job, plans
+from planned import JOBS, SKIPPED, differences, exported, groups_of, job, plans, why_no_deepspeed
 
 ASKED = {
     **JOBS,
@@ -204,15 +204,11 @@ def problem_of(command, path, plan, document):
 
 
 def main():
-    os.environ["DS_ACCELERATOR"] = "cpu"
-    try:
-        import deepspeed
-    except ImportError as error:
-        print(f"skipped: DeepSpeed is not installed here ({error})")
+    if why := why_no_deepspeed():
+        print(f"skipped: {why}")
         return SKIPPED
-    if not deepspeed.__version__.startswith("0.19."):
-        print(f"skipped: this is DeepSpeed {deepspeed.__version__}, and the file is of 0.19")
-        return SKIPPED
+    import deepspeed
+
     deepspeed.utils.logger.setLevel(logging.ERROR)
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # compiled for a minute, and nothing here sends
     failed = 0

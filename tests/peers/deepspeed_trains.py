@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from planned import SKIPPED, exported
+from planned import SKIPPED, exported, why_no_deepspeed
 
 STEPS, WIDTH = 3, 16
 MOST_DIFFERENCE = 1e-6
@@ -109,16 +109,11 @@ def trained_alone():
 
 
 def main():
-    os.environ["DS_ACCELERATOR"] = "cpu"
-    try:
-        import deepspeed
-        import torch
-    except ImportError as error:
-        print(f"skipped: DeepSpeed is not installed here ({error})")
+    if why := why_no_deepspeed():
+        print(f"skipped: {why}")
         return SKIPPED
-    if not deepspeed.__version__.startswith("0.19."):
-        print(f"skipped: this is DeepSpeed {deepspeed.__version__}, and the file is of 0.19")
-        return SKIPPED
+    import torch
+
     with tempfile.TemporaryDirectory() as folder:
         path, plan = plan_of(sys.argv[1], folder)
         document, notes = exported(sys.argv[1], path, "deepspeed")

@@ -8,6 +8,18 @@ import subprocess
 SKIPPED = 77
 
 
+def why_no_deepspeed():
+    """A sentence where the DeepSpeed that the export is for is not here, on CPUs; else None."""
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    try:
+        import deepspeed
+    except ImportError as error:
+        return f"DeepSpeed is not installed here ({error})"
+    if not deepspeed.__version__.startswith("0.19."):
+        return f"this is DeepSpeed {deepspeed.__version__}, and the file is of 0.19"
+    return None
+
+
 def job(model, devices, batch, **strategy):
     return {
         "schema": "pipewright.job/1",

@@ -2,6 +2,7 @@
 // of every instruction what the events say in the order of time.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "core/program/lower.hpp"
@@ -80,13 +81,20 @@ void add_ports(CostTable& costs, int ranks, Sharing sharing, double bytes_per_se
   }
 }
 
+/// Of four ranks and eight micro-batches, with as few chunks as it takes; nullopt: with none.
+std::optional<Order> order_of(const planner::Schedule& schedule) {
+  planner::ScheduleRequest request{.ranks = 4, .micro_batches = 8, .chunks = 1, .parameters = {}};
+  while (request.chunks < 4 && planner::refusal_of(schedule, request)) ++request.chunks;
+  if (planner::refusal_of(schedule, request)) return std::nullopt;
+  return schedule.make(request);
+}
+
 TEST(Queues, LinksOnWhichTransfersMeetOrDoNot) {
   Seen seen;
   for (const planner::Schedule& schedule : planner::schedules()) {
-    planner::ScheduleRequest request{.ranks = 4, .micro_batches = 8, .chunks = 1, .parameters = {}};
-    while (request.chunks < 4 && planner::refusal_of(schedule, request)) ++request.chunks;
-    if (planner::refusal_of(schedule, request)) continue;
-    const Order order = schedule.make(request);
+    const std::optional<Order> made = order_of(schedule);
+    if (!made) continue;
+    const Order& order = *made;
     const auto stages = static_cast<std::size_t>(order.stages());
     for (const std::int64_t bytes : {0, 1, 333, 40'001}) {
       for (const Sharing sharing : {Sharing::None, Sharing::Fair, Sharing::Serial}) {
@@ -114,10 +122,9 @@ TEST(Queues, LinksOnWhichTransfersMeetOrDoNot) {
 TEST(Queues, EveryScheduleUnderEveryPreset) {
   Seen seen;
   for (const planner::Schedule& schedule : planner::schedules()) {
-    planner::ScheduleRequest request{.ranks = 4, .micro_batches = 8, .chunks = 1, .parameters = {}};
-    while (request.chunks < 4 && planner::refusal_of(schedule, request)) ++request.chunks;
-    if (planner::refusal_of(schedule, request)) continue;
-    const Order order = schedule.make(request);
+    const std::optional<Order> made = order_of(schedule);
+    if (!made) continue;
+    const Order& order = *made;
     CostTable costs = CostTable::uniform(order.stages(),
                                          {.f = Nanoseconds(100),
                                           .i = Nanoseconds(120),

@@ -79,13 +79,18 @@ OperatorGraph graph_of(const Json& json) {
   return spmd::read_graph(JsonCursor(json, "graph.json"));
 }
 
-Program program_of(const OperatorGraph& given, const spmd::PipelineStages& stages,
-                   std::string_view schedule_name) {
+Order order_of(const OperatorGraph& given, const spmd::PipelineStages& stages,
+               std::string_view schedule_name) {
   planner::ScheduleRequest request;
   request.ranks = static_cast<int>(stages.meshes.size());
   request.micro_batches = given.pipeline->accumulate_steps;
   request.chunks = stages.chunks;
-  return lower(planner::make_order(schedule_name, request), {}, {.optimizer = true});
+  return planner::make_order(schedule_name, request);
+}
+
+Program program_of(const OperatorGraph& given, const spmd::PipelineStages& stages,
+                   std::string_view schedule_name) {
+  return lower(order_of(given, stages, schedule_name), {}, {.optimizer = true});
 }
 
 GraphTraining trained(const OperatorGraph& given, std::string_view schedule_name,
@@ -264,11 +269,7 @@ InParts in_parts(const OperatorGraph& graph, const spmd::PipelineStages& stages,
   const auto steps = training_steps(graph, loss_of(graph, "loss"), stages.order_of(graph));
   const Cluster cluster = cluster_preset("local-cpu", 8);
   const auto work = planner::tensor_placement::stage_work(graph, stages, steps, cluster, true);
-  planner::ScheduleRequest request;
-  request.ranks = static_cast<int>(stages.meshes.size());
-  request.micro_batches = graph.pipeline->accumulate_steps;
-  request.chunks = stages.chunks;
-  Order order = planner::make_order(schedule_name, request);
+  Order order = order_of(graph, stages, schedule_name);
   InParts both;
   both.whole = lower(order, {}, {.optimizer = true});
   both.whole_costs =

@@ -40,10 +40,6 @@ void require_placed_alike(const Order& order, const spmd::PipelineStages& stages
   }
 }
 
-Figures figures(const GraphProgram& one) {
-  return figures_of(one.program, sim::simulate(one.program, one.costs).timeline, one.costs);
-}
-
 bool has_pairs(const Order& order) {
   return std::ranges::any_of(order.ranks, [](const std::vector<Cell>& row) {
     return std::ranges::any_of(row, [](const Cell& cell) { return cell.partner.has_value(); });
@@ -76,6 +72,7 @@ GraphProgram graph_program(const spmd::OperatorGraph& completed, const spmd::Pip
                       .order = planner::make_order(schedule.name, request),
                       .program = {},
                       .costs = {},
+                      .expected = {},
                       .schedule = {}};
   require_placed_alike(result.order, stages, std::string(schedule.name));
   // The actions of a pair are done one after the other, where their parts would take turns.
@@ -93,27 +90,24 @@ GraphProgram graph_program(const spmd::OperatorGraph& completed, const spmd::Pip
     }
     throw RunError(text);
   }
+  result.expected = figures_of(result.program, sim::simulate(result.program, result.costs).timeline,
+                               result.costs);
   result.schedule = exec::graphs::schedule_of(stages, result.program);
   return result;
 }
 
-double expected_ns(const GraphProgram& one) {
-  return static_cast<double>(figures(one).makespan_ns);
-}
-
 std::string expected_text(const GraphProgram& one, const std::string& cluster) {
-  const Figures all = figures(one);
-  return one.title + ": ends; on " + cluster + " a step would take " + time_text(all.makespan_ns) +
-         ", bubble " + percent_text(all.bubble_ratio);
+  return one.title + ": ends; on " + cluster + " a step would take " +
+         time_text(one.expected.makespan_ns) + ", bubble " +
+         percent_text(one.expected.bubble_ratio);
 }
 
 Json expected_json(const GraphProgram& one, const std::string& cluster) {
-  const Figures all = figures(one);
   return {{"title", one.title},
           {"micro_batches", one.schedule.micro_batches},
           {"cluster", cluster},
-          {"makespan_ns", all.makespan_ns},
-          {"bubble_ratio", all.bubble_ratio}};
+          {"makespan_ns", one.expected.makespan_ns},
+          {"bubble_ratio", one.expected.bubble_ratio}};
 }
 
 }  // namespace pipewright::tools

@@ -4,6 +4,7 @@
 #include "core/cluster/cluster.hpp"
 #include "core/order/order.hpp"
 #include "core/spmd/graph/training_steps.hpp"
+#include "core/timeline/timeline.hpp"
 #include "exec/spmd/graph_schedule.hpp"
 #include "tools/cli/session.hpp"
 
@@ -14,6 +15,7 @@ struct GraphProgram {
   Order order;        // a rank of it is a mesh, its actions have the stages' parts
   Program program;
   CostTable costs;
+  Figures expected = {};  // of a step on the cluster
   exec::graphs::GraphSchedule schedule;
 };
 
@@ -22,8 +24,7 @@ struct GraphProgram {
 GraphProgram graph_program(const spmd::OperatorGraph& completed, const spmd::PipelineStages& stages,
                            const spmd::TrainingSteps& steps, const Cluster& cluster);
 
-/// The step as it is expected on the cluster: its figures, and in words.
-double expected_ns(const GraphProgram& one);
+/// The step as it is expected on the cluster.
 std::string expected_text(const GraphProgram& one, const std::string& cluster);
 Json expected_json(const GraphProgram& one, const std::string& cluster);
 

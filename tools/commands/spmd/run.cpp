@@ -102,6 +102,7 @@ void plan_steps(const Arguments& arguments, std::size_t loss, Trained& trained) 
   const spmd::PipelineStages stages = spmd::pipeline_stages(trained.graph);
   trained.steps = spmd::training_steps(trained.graph, loss, stages.order_of(trained.graph));
   trained.pipeline = graph_program(trained.graph, stages, trained.steps, cluster);
+  trained.expected_ns = static_cast<double>(trained.pipeline->expected.makespan_ns);
 }
 
 void write_orders(const Arguments& arguments, const Trained& trained, Session& session) {
@@ -181,9 +182,6 @@ int train_graph(const Arguments& arguments, Session& session, exec::mpi::Link* l
     trained.divided = exec::graphs::train_graph(trained.graph, trained.steps, options, &process);
   }
   if (!speaks) return kDone;
-  if (trained.pipeline) {
-    trained.expected_ns = expected_ns(*trained.pipeline);
-  }
   if (options.save) session.wrote(options.save->string());
   save_timeline(arguments, trained, session);
   if (session.json()) {
