@@ -1,6 +1,7 @@
 """What PyTorch 2.13's profiler writes of its schedules of one stage a rank (ScheduleGPipe, Schedule1F1B; gloo), which do
 not name their actions: `analyze` finds the order that PyTorch says it runs, tells waiting from work, sets a wrong clock
-right, and what it writes is simulated to what the trace took; the files of one of two replicas are read alone. Exit status 77 (skipped) where PyTorch is missing.
+right, and what it writes is simulated to what the trace took; the files of one of two replicas are read alone. Exit status 77 (skipped)
+where PyTorch is missing.
 
 usage: torch_single_stage.py PIPEWRIGHT
 """
@@ -48,16 +49,45 @@ def pipeline_of(kind, rank, ranks, replicas):
     return made(stage, MICRO_BATCHES, loss_fn=torch.nn.functional.mse_loss)
 
 
-def listen(stage, method, letter, called):
-    """Notes each call of a stage's method for a micro-batch. (What Schedule1F1B says of its last rank counts forwards from
-    1, which it does not.)"""
-    original = getattr(stage, method)
+class Witness:
+    """What a rank itself sees of its steps: the calls of its stage's methods, and how long it computed at least and at most.
 
-    def call(micro_batch, *words, **named):
-        called.append(f"{stage.stage_index}{letter}{micro_batch}")
-        return original(micro_batch, *words, **named)
+    At least: the processor's time in those calls, because another process may have the core before the first operator,
+    which the trace does not show. At most: the step without what it waited for messages. (What Schedule1F1B says of its
+    last rank counts forwards from 1, which it does not.)
+    """
 
-    setattr(stage, method, call)
+    def __init__(self, stage):
+        from torch.distributed.pipelining import schedules
+
+        self.stage, self.steps = stage, []
+        self.listen(stage, "forward_one_chunk", "F")
+        self.listen(stage, "backward_one_chunk", "B")
+        schedules._wait_batch_p2p = self.timed(schedules._wait_batch_p2p, "waits_ns", time.perf_counter_ns)
+
+    def timed(self, original, total, clock):
+        def call(*words, **named):
+            began = clock()
+            result = original(*words, **named)
+            self.steps[-1][total] += clock() - began
+            return result
+
+        return call
+
+    def listen(self, stage, method, letter):
+        original = self.timed(getattr(stage, method), "least_ns", time.thread_time_ns)
+
+        def call(micro_batch, *words, **named):
+            self.steps[-1]["called"].append(f"{stage.stage_index}{letter}{micro_batch}")
+            return original(micro_batch, *words, **named)
+
+        setattr(stage, method, call)
+
+    def watch(self, step):
+        self.steps.append({"called": [], "least_ns": 0, "waits_ns": 0})
+        began = time.perf_counter_ns()
+        step()
+        self.steps[-1]["most_ns"] = time.perf_counter_ns() - began - self.steps[-1]["waits_ns"]
 
 
 def work(rank, ranks, replicas, kind, folder):
@@ -67,9 +97,7 @@ def work(rank, ranks, replicas, kind, folder):
     torch.set_num_threads(1)
     init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=ranks * replicas)
     schedule = pipeline_of(kind, rank, ranks, replicas)
-    called = []
-    listen(schedule._stage, "forward_one_chunk", "F", called)
-    listen(schedule._stage, "backward_one_chunk", "B", called)
+    witness = Witness(schedule._stage)
     optimizer = torch.optim.AdamW(schedule._stage.submod.parameters())
     batch = torch.randn(SAMPLES * MICRO_BATCHES, WIDTH)
 
@@ -83,16 +111,16 @@ def work(rank, ranks, replicas, kind, folder):
             schedule.step()
         optimizer.step()
 
-    step()
+    witness.watch(step)
     plan = torch.profiler.schedule(wait=0, warmup=1, active=STEPS, repeat=1)
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, schedule=plan) as profiler:
         for _ in range(1 + STEPS):
-            step()
+            witness.watch(step)
             profiler.step()
     profiler.export_chrome_trace(os.path.join(folder, f"rank{rank}.json.gz"))
-    with open(os.path.join(folder, f"called{rank}.json"), "w") as file:
-        json.dump(called[-2 * MICRO_BATCHES :], file)
+    with open(os.path.join(folder, f"steps{rank}.json"), "w") as file:
+        json.dump(witness.steps[-STEPS:], file)
     destroy_process_group()
 
 
@@ -122,19 +150,20 @@ def order_of(folder):
         return [[action for action in line.strip().split(",") if action] for line in file]
 
 
-def called_by(folder, ranks):
-    rows = []
+def seen_by(folder, ranks):
+    """The steps of the ranks' witnesses."""
+    steps = []
     for rank in ranks:
-        with open(os.path.join(folder, f"called{rank}.json")) as file:
-            rows.append(json.load(file))
-    return rows
+        with open(os.path.join(folder, f"steps{rank}.json")) as file:
+            steps.append(json.load(file))
+    return steps
 
 
 def check_replica(command, folder):
     recorded("1f1b", 2, 2, folder)
     said = run(command, ["analyze", "rank3.json.gz", "rank1.json.gz", "-o", "order.csv"], folder)
     assert "traces of 2 of 4 ranks: one pipeline" in said, said
-    found, wanted = order_of(folder), called_by(folder, (1, 3))
+    found, wanted = order_of(folder), [steps[-1]["called"] for steps in seen_by(folder, (1, 3))]
     assert found == wanted, (found, wanted)
     files = [os.path.join(folder, f"rank{rank}.json.gz") for rank in range(4)]
     both = subprocess.run([command, "analyze", *files], capture_output=True, text=True)
@@ -147,19 +176,19 @@ def check(command, kind, ranks, folder):
     files = [f"rank{rank}.json.gz" for rank in reversed(range(ranks))]
     words = ["analyze", *files, "--json", "-o", "order.csv", "--costs-out", "costs.csv"]
     trace = json.loads(run(command, words, folder))
-    found, wanted = order_of(folder), called_by(folder, range(ranks))
+    seen = seen_by(folder, range(ranks))
+    found, wanted = order_of(folder), [steps[-1]["called"] for steps in seen]
     assert found == wanted, (kind, ranks, found, wanted)
 
     assert len(trace["steps"]) == STEPS, trace["steps"]
     assert trace["messages"]["matched"] == STEPS * 2 * (ranks - 1) * MICRO_BATCHES, trace["messages"]
-    naps = MICRO_BATCHES * NAP * 1e9
-    busy = [rank["busy_ns"] for rank in trace["ranks"]]
-    waited = [rank["waited_ns"] for rank in trace["ranks"]]
     assert {rank["waiting_rule"] for rank in trace["ranks"]} == {"receives"}, trace["ranks"]
-    assert busy[-1] >= naps > busy[0], (kind, ranks, busy)
-    # The last gradient comes after all naps; on a busy machine less of that time is left to wait.
-    for rank in range(ranks - 1):
-        assert waited[rank] > 0 and waited[rank] + busy[rank] > naps / 2, (kind, ranks, waited, busy)
+    busy = [rank["busy_ns"] for rank in trace["ranks"]]
+    bounds = [(min(step["least_ns"] for step in steps), max(step["most_ns"] for step in steps)) for steps in seen]
+    for found, (least, most) in zip(busy, bounds):
+        assert 0.9 * least < found < 1.05 * most, (kind, ranks, busy, bounds)
+    assert busy[-1] >= MICRO_BATCHES * NAP * 1e9, (kind, ranks, busy)
+    assert all(rank["waited_ns"] > 0 for rank in trace["ranks"][:-1]), (kind, ranks, trace["ranks"])
 
     latency = trace["costs"]["latency_ns"]
     words = ["simulate", "order.csv", "--json", "--costs", "costs.csv", "--cost", f"comm={latency}"]
@@ -173,7 +202,8 @@ def check(command, kind, ranks, folder):
     shift = clock["shift_ns"]
     assert clock["least_ns"] <= -LATE_NS <= clock["most_ns"], (kind, ranks, clock)
     assert abs(shift + LATE_NS) < max(1_000_000, clock["most_ns"] - clock["least_ns"]), (kind, ranks, clock)
-    print(f"{kind} on {ranks} ranks: the order, {error:+.2%} simulated, clock set right by {shift} ns, busy {busy}")
+    print(f"{kind} on {ranks} ranks: the order, {error:+.2%} simulated, clock off by {shift + LATE_NS} ns")
+    print(f"busy {busy}, by the ranks themselves {bounds}")
 
 
 def main():

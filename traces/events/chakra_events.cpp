@@ -57,7 +57,8 @@ class EventWriter {
     std::vector<Parts> parts(actions_.cells.size());
     for (ChakraPlace place = 0; place < graph_.nodes.size(); ++place) {
       const std::size_t action = actions_.of[place];
-      if (action == ChakraActions::kNone || tells_no_time(place)) continue;
+      if (action == ChakraActions::kNone || tells_no_time(place) || outlasts_its_send(place))
+        continue;
       parts[action].trace = graph_.trace_of[place];
       parts[action].of[part_of(place)].add(graph_.start_ns[place], graph_.end_ns[place]);
     }
@@ -82,6 +83,15 @@ class EventWriter {
   /// see.
   bool tells_no_time(ChakraPlace place) const {
     return graph_.is_timed && graph_.start_ns[place] == 0 && graph_.end_ns[place] == 0;
+  }
+
+  /// What a back end shows of a send beneath the call ("gloo:send") may end long after the message
+  /// has come.
+  bool outlasts_its_send(ChakraPlace place) const {
+    const ChakraPlace caller = graph_.caller[place];
+    return caller != kNoPlace && graph_.nodes[place]->kind == ChakraKind::Computation &&
+           is_send(actions_.cells[actions_.of[place]].action.kind) &&
+           graph_.end_ns[place] > graph_.end_ns[caller];
   }
 
   Part part_of(ChakraPlace place) const {

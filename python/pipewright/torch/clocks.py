@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from .groups import gathered
 from .installed import require_torch
 
 PINGS = 16
@@ -47,9 +48,7 @@ def shift_by_pings(group: Any) -> tuple[int, int]:
 
 def clock_shift(group: Any) -> tuple[int, int]:
     """The same without pings where all ranks are on one machine: its processes have one steady clock."""
-    dist = require_torch().distributed
-    machines: list[str] = [""] * dist.get_world_size(group)
-    dist.all_gather_object(machines, machine(), group=group)
+    machines = gathered(machine(), group)
     if machines[0] and len(set(machines)) == 1:
         return 0, 0
     return shift_by_pings(group)

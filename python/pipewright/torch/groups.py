@@ -22,6 +22,29 @@ def group_or_default(group: Any) -> Any:
     return dist.group.WORLD
 
 
+def gathered(mine: Any, group: Any) -> list[Any]:
+    """What each rank of the group has, on all of them, in the order of the ranks: by messages to and from rank 0.
+
+    A collective of gloo's may free its tensors on a thread of its own after the call has returned, and a process that ends
+    meanwhile is aborted (github.com/pytorch/pytorch/issues/190489). A message has no such thread.
+    """
+    dist = require_torch().distributed
+    found: list[Any] = [None] * dist.get_world_size(group)
+    others = range(1, len(found))
+    if dist.get_rank(group) != 0:
+        dist.send_object_list([mine], group=group, group_dst=0)
+        dist.recv_object_list(found, group=group, group_src=0)
+        return found
+    found[0] = mine
+    for other in others:
+        one = [None]
+        dist.recv_object_list(one, group=group, group_src=other)
+        (found[other],) = one
+    for other in others:
+        dist.send_object_list(found, group=group, group_dst=other)
+    return found
+
+
 def backend_of(group: Any, device: Any) -> str:
     """The back end that the group has for tensors of the device: "gloo", "nccl"."""
     torch = require_torch()

@@ -12,7 +12,7 @@ from .._core import Order, profile_document
 from ..errors import InputError
 from .capturing import Captured, example_of
 from .chaining import by_name, chained, parted
-from .groups import group_or_default
+from .groups import gathered, group_or_default
 from .installed import require_torch
 from .recording import Watch, watching
 from .running import schedule
@@ -196,8 +196,7 @@ def measure_here(model: Any, batches: Sequence[Any], loss_fn: Any, options: dict
             sizes = [meter.size(inputs, target, options["repeats"]) for inputs, target in known]
             messages = [size for inputs, _ in known for size in message_bytes(layers, inputs, shared_of(model))]
             transfers = measure_transfers(group, messages, options["repeats"]) if len(ranks) > 1 and messages else []
-        found: list[Any] = [None] * len(ranks)
-        dist.all_gather_object(found, {"sizes": sizes, "transfers": transfers}, group=group)
+        found = gathered({"sizes": sizes, "transfers": transfers}, group)
     finally:
         dist.destroy_process_group(own)
     return {

@@ -10,7 +10,7 @@ from typing import Any, Iterator
 from .._core import write_measured_trace
 from ..errors import InputError
 from .clocks import clock_shift
-from .groups import group_or_default, preset_of
+from .groups import gathered, group_or_default, preset_of
 from .installed import require_torch
 from .lists import order_of, stages_of
 
@@ -129,8 +129,7 @@ def record(pipeline: Any, path: str | os.PathLike[str]) -> Iterator[None]:
     steps = steps_of(watch, len(pipeline.pipeline_order_with_comms[pipeline.rank]))
     shift, error = clock_shift(group)
     mine = [[(begin + shift, end + shift, waited) for begin, end, waited in step] for step in steps]
-    ranks: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(ranks, (mine, error), group=group)
+    ranks = gathered((mine, error), group)
     if dist.get_rank(group) != 0:
         return
     order, policy = order_of(pipeline), preset_of(group, stage.device, stage)

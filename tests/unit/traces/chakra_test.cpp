@@ -261,6 +261,22 @@ TEST(Chakra, KernelsBelowACallerGiveItsTime) {
   EXPECT_THAT(computed(steps[0].trace, 0), ElementsAre("0F0 0-80", "0B0 100-140"));
 }
 
+TEST(Chakra, ASendEndsWithItsCallWhateverTheBackEndShowsBelowIt) {
+  const auto called_by = [](std::uint64_t caller) {
+    return number(4, caller) + attribute("is_cpu_op", number(27, 1));
+  };
+  RankFile first, last;
+  first.add("PP:0F0", kComp, {100, 50}, {});
+  first.add("PP:0SEND_F0", kComp, {150, 10}, {});
+  first.add("c10d::send", kComp, {152, 5}, {}, called_by(1));
+  first.add("gloo:send", kComp, {154, 400}, {}, called_by(2));
+  last.add("PP:1RECV_F0", kComp, {100, 10}, {});
+  last.add("gloo:recv", kComp, {105, 60}, {}, called_by(0));
+  last.add("PP:1F0", kComp, {165, 35}, {});
+  const auto steps = read({first.bytes, last.bytes});
+  EXPECT_EQ(steps[0].trace.makespan_ns, 100'000);
+}
+
 TEST(Chakra, AttributesAreReadWhateverTypeTheirWriterTook) {
   const auto fixed = [](int field, std::uint64_t value, int size) {
     std::string bytes = varint(static_cast<std::uint64_t>(field) << 3 | (size == 8 ? 1 : 5));
