@@ -163,49 +163,73 @@ bool better(const Evaluation& a, const Evaluation& b) {
   return key(a) < key(b);
 }
 
-Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Branch& branch,
-                    Bytes limit) {
-  KnownPeaks none;
-  return evaluate(job, source, branch, limit, none);
+ChosenBranch choose(const ConfigurationCosts& costs, const Branch& branch, Bytes limit,
+                    KnownPeaks& known) {
+  const Configuration& asked = branch.configuration;
+  ChosenBranch chosen;
+  auto with = with_chosen_recompute(costs, asked, *branch.stages, limit, known);
+  if (!with) {
+    chosen.left_out = LeftOut::OverMemory;
+    return chosen;
+  }
+  if (asked.parallel.recompute.is_to_choose() &&
+      is_alike_elsewhere(costs, with->configuration, *branch.stages)) {
+    chosen.left_out = LeftOut::AlikeRecompute;
+    return chosen;
+  }
+  chosen.configuration = std::move(with->configuration);
+  chosen.stages = branch.stages;
+  chosen.order = std::move(with->order);
+  const ParallelSetup& parallel = chosen.configuration.parallel;
+  if (with->by_kind) {
+    chosen.by.table = chosen_table(costs, parallel, *branch.stages,
+                                   costs.simulated_replicas(parallel), *with->by_kind);
+    chosen.by.limits = limits_of(costs, parallel, limit);
+  } else {
+    chosen.by = order_costs(costs, chosen.configuration, *branch.stages, limit);
+  }
+  return chosen;
 }
 
-Evaluation evaluate(const Job& job, const ConfigurationCosts& source, const Branch& branch,
+Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
+                    Bytes limit) {
+  KnownPeaks none;
+  return evaluate(job, costs, branch, limit, none);
+}
+
+Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
                     Bytes limit, KnownPeaks& known) {
+  return evaluate(job, costs, choose(costs, branch, limit, known));
+}
+
+Evaluation evaluate(const Job& job, const ConfigurationCosts& source, ChosenBranch chosen) {
   Evaluation outcome;
-  auto chosen = with_chosen_recompute(source, branch.configuration, *branch.stages, limit, known);
-  if (!chosen || (branch.configuration.parallel.recompute.is_to_choose() &&
-                  is_alike_elsewhere(source, chosen->configuration, *branch.stages))) {
-    outcome.pruned = chosen ? LeftOut::AlikeRecompute : LeftOut::OverMemory;
+  if (chosen.left_out) {
+    outcome.pruned = chosen.left_out;
     return outcome;
   }
-  const Configuration& c = chosen->configuration;
-  const ParallelSetup& parallel = c.parallel;
-  const OrderCosts by =
-      chosen->by_kind
-          ? OrderCosts{chosen_table(source, parallel, *branch.stages,
-                                    source.simulated_replicas(parallel), *chosen->by_kind),
-                       limits_of(source, parallel, limit)}
-          : order_costs(source, c, *branch.stages, limit);
-  const ScheduleRequest request = request_for(parallel, *branch.stages, by.table, by.limits);
+  const Configuration& c = chosen.configuration;
+  const std::vector<StagePlan>& stages = *chosen.stages;
+  const OrderCosts& by = chosen.by;
+  const ScheduleRequest request = request_for(c.parallel, stages, by.table, by.limits);
   // The sizes are possible; a schedule that plans by costs may still find no room for its order.
   if (c.schedule->traits.cost_driven && refusal_of(*c.schedule, request)) {
     outcome.pruned = LeftOut::OverMemory;
     return outcome;
   }
-  std::optional<Order> order = std::move(chosen->order);
+  std::optional<Order> order = std::move(chosen.order);
   std::optional<CostTable> with_pairs;
   if (may_be_steady(source, c, request)) {
     if (c.schedule->traits.overlaps) {
       if (!order) order = c.schedule->make(request);
-      with_pairs =
-          with_pairs_of(source, c, *branch.stages, *order, by.table, policy_for(job, *c.schedule));
+      with_pairs = with_pairs_of(source, c, stages, *order, by.table, policy_for(job, *c.schedule));
     }
     const CostTable& table = with_pairs ? *with_pairs : by.table;
-    if (auto steady = evaluate_steady(job, c, *branch.stages, request, table, by.limits))
+    if (auto steady = evaluate_steady(job, c, stages, request, table, by.limits))
       return *std::move(steady);
   }
   if (!order) order = c.schedule->make(request);
-  return evaluate_whole(job, source, c, *branch.stages, *order, by, std::move(with_pairs));
+  return evaluate_whole(job, source, c, stages, *order, by, std::move(with_pairs));
 }
 
 OrderCosts order_costs(const ConfigurationCosts& costs, const Configuration& configuration,

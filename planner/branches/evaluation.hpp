@@ -2,6 +2,7 @@
 // function; any number of threads may call it.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "planner/branches/branch.hpp"
@@ -19,17 +20,29 @@ struct Evaluation {
   std::optional<LeftOut> pruned;  // nullopt: it is a plan
 };
 
-Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
-                    Bytes limit, KnownPeaks& known);
-/// The same of a single branch.
-Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
-                    Bytes limit);
-
 /// What the orders of a configuration are judged by.
 struct OrderCosts {
   CostTable table;  // of as many replicas as are simulated
   RankLimits limits;
 };
+
+/// A branch, ready to be simulated: the recompute of its stages is chosen.
+struct ChosenBranch {
+  std::optional<LeftOut> left_out;  // nullopt: the rest is there
+  Configuration configuration;
+  std::shared_ptr<const std::vector<StagePlan>> stages;
+  OrderCosts by;
+  std::optional<Order> order;  // of one replica; empty: not made yet
+};
+ChosenBranch choose(const ConfigurationCosts& costs, const Branch& branch, Bytes limit,
+                    KnownPeaks& known);
+
+Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, ChosenBranch chosen);
+/// The same of a branch, and of a single one.
+Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
+                    Bytes limit, KnownPeaks& known);
+Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, const Branch& branch,
+                    Bytes limit);
 
 /// `configuration` with its recompute chosen.
 OrderCosts order_costs(const ConfigurationCosts& costs, const Configuration& configuration,

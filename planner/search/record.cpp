@@ -9,17 +9,29 @@ namespace {
 constexpr const char* kFile = "search journal";
 constexpr std::int64_t kMostRecorded = INT64_MAX;
 
-}  // namespace
-
-std::string key_of(const Branch& branch, Bytes limit) {
-  const Candidate row = unpriced(branch.configuration);
-  return describe(row) + ", " + row.partition + ", limit " + std::to_string(limit.value);
+/// Whether the verdict would be the same under this limit, 0: none.
+bool holds_under(LeftOut why, Bytes limit, Bytes limit_of_record) {
+  const auto as_number = [](Bytes bytes) { return bytes.value > 0 ? bytes.value : INT64_MAX; };
+  const std::int64_t now = as_number(limit), then = as_number(limit_of_record);
+  if (why == LeftOut::OverMemory) return now <= then;
+  if (why == LeftOut::Stuck) return now >= then;  // under less it may hold too much first
+  return now == then;
 }
 
-std::string record_of(const Evaluation& evaluation) {
-  if (evaluation.pruned)
-    return Json{{"pruned", sentence_of(*evaluation.pruned)}, {"simulated", evaluation.simulated}}
+}  // namespace
+
+std::string key_of(const Configuration& configuration, const std::string& evaluation_key) {
+  const Candidate row = unpriced(configuration);
+  return describe(row) + ", " + row.partition + ", " + evaluation_key;
+}
+
+std::string record_of(const Evaluation& evaluation, Bytes limit) {
+  if (evaluation.pruned) {
+    return Json{{"pruned", sentence_of(*evaluation.pruned)},
+                {"limit_bytes", limit.value},
+                {"simulated", evaluation.simulated}}
         .dump();
+  }
   const Candidate& candidate = evaluation.candidate;
   Json recompute = Json::array();
   for (const LayerRecompute kind : candidate.parallel.recompute.of_stage)
@@ -32,7 +44,8 @@ std::string record_of(const Evaluation& evaluation) {
       .dump();
 }
 
-Evaluation evaluation_of(const std::string& record, const Branch& branch) {
+std::optional<Evaluation> evaluation_of(const std::string& record, const Branch& branch,
+                                        Bytes limit) {
   const Json json = parse_json(record, kFile);
   const JsonCursor cursor(json, kFile);
   Evaluation evaluation;
@@ -40,6 +53,8 @@ Evaluation evaluation_of(const std::string& record, const Branch& branch) {
     evaluation.pruned = left_out_of(pruned->string());
     if (!evaluation.pruned) pruned->fail("no reason that this version knows");
     evaluation.simulated = cursor.at("simulated").boolean();
+    const Bytes limit_of_record(cursor.at("limit_bytes").integer(0, kMostRecorded));
+    if (!holds_under(*evaluation.pruned, limit, limit_of_record)) return std::nullopt;
     return evaluation;
   }
   evaluation.simulated = true;
@@ -58,6 +73,11 @@ Evaluation evaluation_of(const std::string& record, const Branch& branch) {
   for (const JsonCursor& peak : cursor.at("peak_activations").elements())
     candidate.peak_activations.push_back(static_cast<int>(peak.integer(0, INT32_MAX)));
   candidate.peak_bytes = Bytes(cursor.at("peak_bytes").integer(0, kMostRecorded));
+  if (limit.value > 0 && candidate.peak_bytes > limit) {
+    Evaluation over;
+    over.pruned = LeftOut::OverMemory;
+    return over;
+  }
   candidate.fullest_rank = static_cast<int>(cursor.at("fullest_rank").integer(0, INT32_MAX));
   candidate.state_bytes = Bytes(cursor.at("state_bytes").integer(0, kMostRecorded));
   return evaluation;

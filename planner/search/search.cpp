@@ -11,6 +11,7 @@
 #include "core/base/units.hpp"
 #include "planner/base/parallel.hpp"
 #include "planner/branches/evaluation.hpp"
+#include "planner/branches/evaluation_key.hpp"
 #include "planner/branches/known_peaks.hpp"
 #include "planner/branches/space.hpp"
 #include "planner/costs/cost_model.hpp"
@@ -51,6 +52,7 @@ class ScheduleSearch {
         threads_(options.threads > 0 ? options.threads : cores_of_this_machine()),
         keep_(static_cast<std::size_t>(std::max(1, options.keep))),
         limit_(costs_->memory_limit()),
+        goes_on_(options.journal != nullptr && !options.journal->known.empty()),
         budget_{static_cast<std::int64_t>(options.budget_seconds * 1e9)},
         begin_(std::chrono::steady_clock::now()) {
     if (options.progress) meanwhile_ = [this] { options_.progress(progress_); };
@@ -317,17 +319,13 @@ class ScheduleSearch {
   /// process a part of it.
   std::vector<Evaluation> evaluate_all(const std::vector<const Branch*>& batch) {
     std::vector<Evaluation> outcomes(batch.size());
+    std::vector<Journaled> journaled = look_up(batch);
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (options_.journal == nullptr) {
-        open.push_back(i);
-        continue;
-      }
-      const auto known = options_.journal->known.find(key_of(*batch[i], limit_));
-      if (known == options_.journal->known.end()) {
-        open.push_back(i);
+      if (i < journaled.size() && journaled[i].outcome) {
+        outcomes[i] = *std::move(journaled[i].outcome);
       } else {
-        outcomes[i] = evaluation_of(known->second, *batch[i]);
+        open.push_back(i);
       }
     }
     for (const std::size_t i : open) budget_.spend(1, simulation_ns(*batch[i]));
@@ -336,27 +334,55 @@ class ScheduleSearch {
     std::vector<std::size_t> mine;
     for (std::size_t k = own; k < open.size(); k += step) mine.push_back(open[k]);
     for_each(mine.size(), [&](std::size_t k) {
-      outcomes[mine[k]] = evaluate(job_, *costs_, *batch[mine[k]], limit_, known_peaks_);
+      const std::size_t i = mine[k];
+      outcomes[i] = i < journaled.size() ? evaluate(job_, *costs_, std::move(journaled[i].chosen))
+                                         : evaluate(job_, *costs_, *batch[i], limit_, known_peaks_);
     });
     if (step > 1) exchange(batch, open, mine, outcomes);
-    if (options_.journal != nullptr && options_.journal->add) {
-      for (const std::size_t i : open)
-        options_.journal->add(key_of(*batch[i], limit_), record_of(outcomes[i]));
+    for (const std::size_t i : open) {
+      if (i < journaled.size() && !journaled[i].key.empty() && options_.journal->add)
+        options_.journal->add(journaled[i].key, record_of(outcomes[i], limit_));
     }
     return outcomes;
+  }
+
+  /// What the journal says of a branch.
+  struct Journaled {
+    ChosenBranch chosen;
+    std::string key;  // empty: left out before it was simulated
+    std::optional<Evaluation> outcome;
+  };
+
+  /// Of each branch; empty without a journal.
+  std::vector<Journaled> look_up(const std::vector<const Branch*>& batch) {
+    std::vector<Journaled> found(options_.journal == nullptr ? 0 : batch.size());
+    for_each(found.size(), [&](std::size_t i) {
+      Journaled& one = found[i];
+      one.chosen = choose(*costs_, *batch[i], limit_, known_peaks_);
+      if (one.chosen.left_out) {
+        // What a search that goes on has looked at before is not taken off its budget again.
+        if (goes_on_) one.outcome = evaluate(job_, *costs_, std::move(one.chosen));
+        return;
+      }
+      one.key = key_of(one.chosen.configuration, evaluation_key(job_, *costs_, one.chosen));
+      const auto record = options_.journal->known.find(one.key);
+      if (record != options_.journal->known.end())
+        one.outcome = evaluation_of(record->second, *batch[i], limit_);
+    });
+    return found;
   }
 
   /// Sends a line for each evaluation that this process made, and takes those of the others.
   void exchange(const std::vector<const Branch*>& batch, const std::vector<std::size_t>& open,
                 const std::vector<std::size_t>& mine, std::vector<Evaluation>& outcomes) {
     std::string text;
-    for (const std::size_t i : mine) text += record_of(outcomes[i]) + "\n";
+    for (const std::size_t i : mine) text += record_of(outcomes[i], limit_) + "\n";
     const std::vector<std::string> texts = options_.share.exchange(text);
     for (std::size_t process = 0; process < texts.size(); ++process) {
       std::istringstream lines(texts[process]);
       std::string line;
       for (std::size_t k = process; k < open.size() && std::getline(lines, line); k += texts.size())
-        outcomes[open[k]] = evaluation_of(line, *batch[open[k]]);
+        outcomes[open[k]] = evaluation_of(line, *batch[open[k]], limit_).value();
     }
   }
 
@@ -409,6 +435,7 @@ class ScheduleSearch {
   const int threads_;
   const std::size_t keep_;
   Bytes limit_;
+  const bool goes_on_;  // the journal was not empty
   KnownPeaks known_peaks_;
   SearchBudget budget_;
   const std::chrono::steady_clock::time_point begin_;

@@ -35,7 +35,7 @@ struct SearchShare {
   std::function<std::vector<std::string>(const std::string&)> exchange;
 };
 
-/// What earlier searches of the same job have simulated, and what this one adds.
+/// What earlier searches have simulated, of the same job or of others, and what this one adds.
 struct SearchJournal {
   std::map<std::string, std::string> known;  // configuration to record, as search() has written it
   std::function<void(const std::string& configuration, const std::string& record)> add;

@@ -160,11 +160,32 @@ TEST(Journal, EveryFlippedBitIsTold) {
   }
 }
 
-TEST(Journal, IsOfOneSearchAndOneWriter) {
+TEST(Journal, ServesOtherJobsToo) {
   Searched subject;
+  const std::string tune = "tune other.json --exhaustive --no-synthesis -o ";
   subject.folder.write("other.json",
-                       std::string(kJob).replace(std::string(kJob).rfind("64"), 2, "128"));
-  const auto other = pipewright("tune other.json --no-synthesis --resume journal", subject.folder);
+                       std::string(kJob).replace(std::string(kJob).rfind("64}"), 2,
+                                                 R"(64, "strategy": {"memory_limit": "30GiB"})"));
+  const auto alone = pipewright(tune + "alone.json --resume own", subject.folder);
+  EXPECT_EQ(alone.status, 0) << alone.err;
+  const auto after = pipewright(tune + "after.json --resume journal", subject.folder);
+  EXPECT_EQ(after.status, 0) << after.err;
+  EXPECT_EQ(contents(subject.folder.path() / "after.json"),
+            contents(subject.folder.path() / "alone.json"));
+  const std::string both = contents(subject.folder.path() / "journal"),
+                    own = contents(subject.folder.path() / "own");
+  EXPECT_THAT(both, StartsWith(subject.journal));
+  const auto lines = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_LT(lines(both) - lines(subject.journal), lines(own) / 2);
+}
+
+TEST(Journal, IsOfSearchesAndOfOneWriter) {
+  Searched subject;
+  const std::string measured = R"({"schema":"pipewright.journal/2","job":{}})";
+  subject.folder.write("other", tools::sealed_head(measured));
+  const auto other = pipewright("tune job.json --no-synthesis --resume other", subject.folder);
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.err, HasSubstr("this journal is of another search"));
   subject.folder.write("text", "milk\nbread\n");

@@ -386,7 +386,9 @@ Command tune_command() {
       {.group = "Search",
        .name = "--resume",
        .argument = "FILE",
-       .help = "a journal: goes on where a search of this job was broken off",
+       .help =
+           "a journal: goes on where a search was broken off, and takes from it what searches of "
+           "other jobs have simulated that is the same here",
        .is_file = true,
        .writes = Writes::Journal},
       {.group = "Search",

@@ -18,20 +18,21 @@
 namespace pipewright::tools {
 namespace {
 
-constexpr std::string_view kSchema = "pipewright.journal/2";
+constexpr std::string_view kSchema = "pipewright.journal/3";          // of searches
+constexpr std::string_view kMeasuredSchema = "pipewright.journal/2";  // of measurements
 constexpr std::size_t kSealLetters = 8;
 
-/// What the answers depend on.
-Json head_of(const Job& job, const Profile* profile, const Json& asked) {
-  Json json = to_json(job);
+/// What all records depend on. That of a simulation names what else it depends on itself.
+Json head_of(const Job& job, const Profile* profile, const Json& measured) {
+  if (measured.is_null()) return {{"schema", kSchema}, {"version", PIPEWRIGHT_VERSION}};
+  Json asked = to_json(job);
   for (const char* key : {"tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path"})
-    json.erase(key);
-  Json head = {{"schema", kSchema},
-               {"version", PIPEWRIGHT_VERSION},
-               {"job", std::move(json)},
-               {"profile", profile != nullptr ? to_json(*profile) : Json(nullptr)}};
-  if (!asked.is_null()) head["measure"] = asked;
-  return head;
+    asked.erase(key);
+  return {{"schema", kMeasuredSchema},
+          {"version", PIPEWRIGHT_VERSION},
+          {"job", std::move(asked)},
+          {"profile", profile != nullptr ? to_json(*profile) : Json(nullptr)},
+          {"measure", measured}};
 }
 
 std::uint32_t crc_of(std::string_view text, std::uint32_t before = 0) {
@@ -58,10 +59,11 @@ std::optional<std::string_view> body_of(std::string_view line, std::uint32_t bef
   const auto body = body_of(line);
   const Json first = Json::parse(body.value_or(line), nullptr, false);
   if (body && first.is_object()) {
-    throw InputError(file, "",
-                     "this journal is of another search (" +
-                         document_difference(first, "the journal", Json::parse(head), "the job") +
-                         "); name another file");
+    throw InputError(
+        file, "",
+        "this journal is of another search (" +
+            document_difference(first, "the journal", Json::parse(head), "this search") +
+            "); name another file");
   }
   if (line.find("\"pipewright.journal/") == line.npos)
     throw InputError(file, "", "this is no journal of a search; name another file");
@@ -120,10 +122,10 @@ JournalContent read_journal(std::string_view text, const std::string& head,
 }
 
 SearchJournalFile::SearchJournalFile(std::string path, const Job& job, const Profile* profile,
-                                     const Json& asked, bool flushes)
+                                     const Json& measured, bool flushes)
     : SearchJournalFile(std::move(path)) {
   flushes_ = flushes;
-  const std::string head = head_of(job, profile, asked).dump();
+  const std::string head = head_of(job, profile, measured).dump();
   const std::string text = read_text(path_);
   JournalContent content = read_journal(text, head, path_);
   // Only what was being written goes: no whole line is ever taken away.

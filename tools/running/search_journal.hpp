@@ -1,7 +1,7 @@
-// The journal of a search (`tune --resume FILE`): a first line that says of which job it is, then a
-// line for every configuration that was simulated, or measured (`--measure`). It only grows, so
-// that a search that was interrupted at any moment can go on from all that it knew; each line
-// carries a seal.
+// The journal of searches (`tune --resume FILE`): a first line that says of what it is, then a line
+// for every configuration that was simulated, of any job, or measured (`--measure`), of one. It
+// only grows, so that a search that was interrupted at any moment can go on from all that it knew;
+// each line carries a seal.
 #pragma once
 
 #include <map>
@@ -27,20 +27,19 @@ std::string sealed_head(const std::string& head);
 std::string sealed_record(const std::string& head, const std::string& configuration,
                           const std::string& record);
 
-/// Reads the journal of a search that `head` describes. Throws InputError naming `file` for another
-/// search's journal, with the place where they differ, and for a line that is not as it was
-/// written, with its number.
+/// Reads the journal that `head` describes. Throws InputError naming `file` for another one, with
+/// the place where they differ, and for a line that is not as it was written, with its number.
 JournalContent read_journal(std::string_view text, const std::string& head,
                             const std::string& file);
 
 class SearchJournalFile {
  public:
-  /// Reads the file, or begins it, and keeps it locked. `asked`: what its records depend on beside
-  /// job and profile. `flushes`: each record is on the disk before the next thing is done. Throws
-  /// as read_journal(); InputError where another search writes it or it is no plain file;
-  /// MachineError where it cannot be written.
+  /// Reads the file, or begins it, and keeps it locked. `measured`: what measurements depend on
+  /// beside job and profile; null: it is of simulations, whatever the job. `flushes`: each record
+  /// is on the disk before the next thing is done. Throws as read_journal(); InputError where
+  /// another search writes it or it is no plain file; MachineError where it cannot be written.
   SearchJournalFile(std::string path, const Job& job, const Profile* profile,
-                    const Json& asked = nullptr, bool flushes = false);
+                    const Json& measured = nullptr, bool flushes = false);
   ~SearchJournalFile();
   SearchJournalFile(const SearchJournalFile&) = delete;
   SearchJournalFile& operator=(const SearchJournalFile&) = delete;
