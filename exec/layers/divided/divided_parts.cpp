@@ -19,7 +19,7 @@ namespace pipewright::exec {
 namespace {
 
 /// So many parts of an action's operations a weight tells apart.
-constexpr double kWeights = 1e9;
+constexpr double kWeightOfAll = 1e9;
 
 struct Counted {
   double operations = 0;
@@ -109,7 +109,7 @@ ActionParts weighed(ActionKind kind, const std::vector<Counted>& counted) {
   for (const Counted& one : counted) all += one.operations;
   ActionParts action{.stage = {}, .kind = kind, .parts = {}};
   for (const Counted& one : counted) {
-    const auto weight = all > 0 ? std::llround(one.operations / all * kWeights) : 0;
+    const auto weight = all > 0 ? std::llround(one.operations / all * kWeightOfAll) : 0;
     action.parts.push_back(
         {one.call, one.is_call ? 0 : std::max<std::int64_t>(1, weight), one.beside});
   }
