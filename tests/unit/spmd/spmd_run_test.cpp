@@ -145,6 +145,21 @@ std::size_t times(const std::string& text, const std::string& word) {
   return count;
 }
 
+TEST(SpmdRun, SaysWhatItTakesForWrong) {
+  const Folder folder;
+  Json graph = Json::parse(read_text(example("hybrid-words")));
+  for (Json& tensor : graph.at("tensors")) {
+    for (Json& size : tensor.at("shape")) size = size == 4 ? 1024 : size.get<int>();
+  }
+  folder.write("long.json", graph.dump());
+  const auto result =
+      pipewright("spmd run long.json --schedule-mode 1F1B --accumulate-steps 8", folder);
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_NE(result.out.find("\nmore than 2.8e-06 of the largest element, which is taken for wrong"),
+            std::string::npos)
+      << result.out;
+}
+
 TEST(SpmdRun, WritesItsCallsAsAnOrderThatIsChecked) {
   const Folder folder;
   const auto result =

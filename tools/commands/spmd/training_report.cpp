@@ -170,6 +170,12 @@ void print_training(const Trained& trained, Session& session) {
   session.print("\nagainst one rank: losses " + difference_text(comparison.losses) +
                 "; gradients of the first step " + difference_text(comparison.gradients) +
                 "; parameters in the end " + difference_text(comparison.parameters) + "\n");
+  if (!comparison.agrees()) {
+    session.print(
+        "more than " + digits_text(comparison.bound, 2) +
+        " of the largest element, which is taken for wrong; sums of many thousand numbers "
+        "may differ by as much in another order\n");
+  }
 }
 
 Json to_json(const Trained& trained) {
