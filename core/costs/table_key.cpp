@@ -41,7 +41,7 @@ void add_to(ContentKey& key, const StageCosts& costs) {
   key.add_all(f, i, w, b, opt, reduce, unshard);
 }
 
-void add_to(ContentKey& key, const StageMemory& memory) {
+static void add_to(ContentKey& key, const StageMemory& memory) {
   const auto& [f, i, w, constant, in_f, in_i, in_w, in_b, version, whole_gradients, whole_weights,
                copied_gradients, copied_weights] = memory;
   key.add_all(f, i, w, constant, in_f, in_i, in_w, in_b, version, whole_gradients, whole_weights,

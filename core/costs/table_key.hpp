@@ -7,7 +7,6 @@
 namespace pipewright {
 
 void add_to(ContentKey& key, const StageCosts& costs);
-void add_to(ContentKey& key, const StageMemory& memory);
 /// All but where its numbers come from. O(size of the table).
 void add_to(ContentKey& key, const CostTable& table);
 

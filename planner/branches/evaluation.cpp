@@ -181,13 +181,11 @@ ChosenBranch choose(const ConfigurationCosts& costs, const Branch& branch, Bytes
   chosen.stages = branch.stages;
   chosen.order = std::move(with->order);
   const ParallelSetup& parallel = chosen.configuration.parallel;
-  if (with->by_kind) {
-    chosen.by.table = chosen_table(costs, parallel, *branch.stages,
-                                   costs.simulated_replicas(parallel), *with->by_kind);
-    chosen.by.limits = limits_of(costs, parallel, limit);
-  } else {
-    chosen.by = order_costs(costs, chosen.configuration, *branch.stages, limit);
-  }
+  const int replicas = costs.simulated_replicas(parallel);
+  chosen.by = {with->by_kind
+                   ? chosen_table(costs, parallel, *branch.stages, replicas, *with->by_kind)
+                   : chosen_table(costs, parallel, *branch.stages, replicas),
+               limits_of(costs, parallel, limit)};
   return chosen;
 }
 

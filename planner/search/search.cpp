@@ -322,7 +322,7 @@ class ScheduleSearch {
     std::vector<Journaled> journaled = look_up(batch);
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (i < journaled.size() && journaled[i].outcome) {
+      if (journaled[i].outcome) {
         outcomes[i] = *std::move(journaled[i].outcome);
       } else {
         open.push_back(i);
@@ -335,12 +335,13 @@ class ScheduleSearch {
     for (std::size_t k = own; k < open.size(); k += step) mine.push_back(open[k]);
     for_each(mine.size(), [&](std::size_t k) {
       const std::size_t i = mine[k];
-      outcomes[i] = i < journaled.size() ? evaluate(job_, *costs_, std::move(journaled[i].chosen))
-                                         : evaluate(job_, *costs_, *batch[i], limit_, known_peaks_);
+      if (!journaled[i].chosen)
+        journaled[i].chosen = choose(*costs_, *batch[i], limit_, known_peaks_);
+      outcomes[i] = evaluate(job_, *costs_, *std::move(journaled[i].chosen));
     });
     if (step > 1) exchange(batch, open, mine, outcomes);
     for (const std::size_t i : open) {
-      if (i < journaled.size() && !journaled[i].key.empty() && options_.journal->add)
+      if (!journaled[i].key.empty() && options_.journal->add)
         options_.journal->add(journaled[i].key, record_of(outcomes[i], limit_));
     }
     return outcomes;
@@ -348,23 +349,24 @@ class ScheduleSearch {
 
   /// What the journal says of a branch.
   struct Journaled {
-    ChosenBranch chosen;
-    std::string key;  // empty: left out before it was simulated
+    std::optional<ChosenBranch> chosen;
+    std::string key;  // empty: there is no journal, or it is left out before it is simulated
     std::optional<Evaluation> outcome;
   };
 
-  /// Of each branch; empty without a journal.
+  /// Of each branch; without a journal nothing.
   std::vector<Journaled> look_up(const std::vector<const Branch*>& batch) {
-    std::vector<Journaled> found(options_.journal == nullptr ? 0 : batch.size());
+    std::vector<Journaled> found(batch.size());
+    if (options_.journal == nullptr) return found;
     for_each(found.size(), [&](std::size_t i) {
       Journaled& one = found[i];
       one.chosen = choose(*costs_, *batch[i], limit_, known_peaks_);
-      if (one.chosen.left_out) {
+      if (one.chosen->left_out) {
         // What a search that goes on has looked at before is not taken off its budget again.
-        if (goes_on_) one.outcome = evaluate(job_, *costs_, std::move(one.chosen));
+        if (goes_on_) one.outcome = evaluate(job_, *costs_, *std::move(one.chosen));
         return;
       }
-      one.key = key_of(one.chosen.configuration, evaluation_key(job_, *costs_, one.chosen));
+      one.key = key_of(one.chosen->configuration, evaluation_key(job_, *costs_, *one.chosen));
       const auto record = options_.journal->known.find(one.key);
       if (record != options_.journal->known.end())
         one.outcome = evaluation_of(record->second, *batch[i], limit_);

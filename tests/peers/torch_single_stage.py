@@ -1,7 +1,7 @@
 """What PyTorch 2.13's profiler writes of its schedules of one stage a rank (ScheduleGPipe, Schedule1F1B; gloo), which do
 not name their actions: `analyze` finds the order that PyTorch says it runs, tells waiting from work, sets a wrong clock
-right, and what it writes is simulated to what the trace took; the files of one of two replicas are read alone. Exit status 77 (skipped)
-where PyTorch is missing.
+right, and what it writes is simulated to what the trace took; the files of one of two replicas are read alone. Exit
+status 77 (skipped) where PyTorch is missing.
 
 usage: torch_single_stage.py PIPEWRIGHT
 """
@@ -60,7 +60,7 @@ class Witness:
     def __init__(self, stage):
         from torch.distributed.pipelining import schedules
 
-        self.stage, self.steps = stage, []
+        self.steps = []
         self.listen(stage, "forward_one_chunk", "F")
         self.listen(stage, "backward_one_chunk", "B")
         schedules._wait_batch_p2p = self.timed(schedules._wait_batch_p2p, "waits_ns", time.perf_counter_ns)

@@ -270,7 +270,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   if (link != nullptr) share_search(options, *link);
   std::optional<SearchJournalFile> journal;
   if (const auto file = arguments.text("--resume")) {
-    journal.emplace(*file, job, profile ? &*profile : nullptr);
+    journal.emplace(*file, head_of_searches());
     options.journal = &journal->journal();
   }
   planner::SearchResult result = search_with_progress(job, profile, options, session);

@@ -184,7 +184,7 @@ int tune_measured(const MeasuredJob& asked, const Arguments& arguments, Session&
   const Profile* const profile = asked.profile ? &*asked.profile : nullptr;
   std::optional<SearchJournalFile> journal;
   if (const auto file = arguments.text("--resume"))
-    journal.emplace(*file, asked.job, profile, asked_of(arguments), true);
+    journal.emplace(*file, head_of_measurements(asked.job, profile, asked_of(arguments)), true);
   const MeasuredSearch found = measure(asked.job, profile, watched(asked.options, session),
                                        settings, journal ? &journal->journal() : nullptr, session);
   if (session.json()) {

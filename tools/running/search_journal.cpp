@@ -22,19 +22,6 @@ constexpr std::string_view kSchema = "pipewright.journal/3";          // of sear
 constexpr std::string_view kMeasuredSchema = "pipewright.journal/2";  // of measurements
 constexpr std::size_t kSealLetters = 8;
 
-/// What all records depend on. That of a simulation names what else it depends on itself.
-Json head_of(const Job& job, const Profile* profile, const Json& measured) {
-  if (measured.is_null()) return {{"schema", kSchema}, {"version", PIPEWRIGHT_VERSION}};
-  Json asked = to_json(job);
-  for (const char* key : {"tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path"})
-    asked.erase(key);
-  return {{"schema", kMeasuredSchema},
-          {"version", PIPEWRIGHT_VERSION},
-          {"job", std::move(asked)},
-          {"profile", profile != nullptr ? to_json(*profile) : Json(nullptr)},
-          {"measure", measured}};
-}
-
 std::uint32_t crc_of(std::string_view text, std::uint32_t before = 0) {
   return exec::crc32_of(std::as_bytes(std::span(text)), before);
 }
@@ -95,6 +82,22 @@ bool take_record(std::string_view line, std::uint32_t head_crc, JournalContent& 
 
 }  // namespace
 
+std::string head_of_searches() {
+  return Json{{"schema", kSchema}, {"version", PIPEWRIGHT_VERSION}}.dump();
+}
+
+std::string head_of_measurements(const Job& job, const Profile* profile, const Json& asked) {
+  Json measured = to_json(job);
+  for (const char* key : {"tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path"})
+    measured.erase(key);
+  return Json{{"schema", kMeasuredSchema},
+              {"version", PIPEWRIGHT_VERSION},
+              {"job", std::move(measured)},
+              {"profile", profile != nullptr ? to_json(*profile) : Json(nullptr)},
+              {"measure", asked}}
+      .dump();
+}
+
 std::string sealed_head(const std::string& head) { return line_of(head, crc_of(head)); }
 
 std::string sealed_record(const std::string& head, const std::string& configuration,
@@ -121,11 +124,9 @@ JournalContent read_journal(std::string_view text, const std::string& head,
   return content;
 }
 
-SearchJournalFile::SearchJournalFile(std::string path, const Job& job, const Profile* profile,
-                                     const Json& measured, bool flushes)
+SearchJournalFile::SearchJournalFile(std::string path, const std::string& head, bool flushes)
     : SearchJournalFile(std::move(path)) {
   flushes_ = flushes;
-  const std::string head = head_of(job, profile, measured).dump();
   const std::string text = read_text(path_);
   JournalContent content = read_journal(text, head, path_);
   // Only what was being written goes: no whole line is ever taken away.

@@ -22,6 +22,12 @@ struct JournalContent {
   std::size_t whole_bytes = 0;
 };
 
+/// What all records of a journal depend on. Those of simulations name what else they depend on
+/// themselves, and may be of any job.
+std::string head_of_searches();
+/// `asked`: what measurements depend on beside job and profile.
+std::string head_of_measurements(const Job& job, const Profile* profile, const Json& asked);
+
 /// The line with its seal and its end. Records are sealed by what the head says too.
 std::string sealed_head(const std::string& head);
 std::string sealed_record(const std::string& head, const std::string& configuration,
@@ -34,12 +40,10 @@ JournalContent read_journal(std::string_view text, const std::string& head,
 
 class SearchJournalFile {
  public:
-  /// Reads the file, or begins it, and keeps it locked. `measured`: what measurements depend on
-  /// beside job and profile; null: it is of simulations, whatever the job. `flushes`: each record
-  /// is on the disk before the next thing is done. Throws as read_journal(); InputError where
-  /// another search writes it or it is no plain file; MachineError where it cannot be written.
-  SearchJournalFile(std::string path, const Job& job, const Profile* profile,
-                    const Json& measured = nullptr, bool flushes = false);
+  /// Reads the file, or begins it with this head, and keeps it locked. `flushes`: each record is on
+  /// the disk before the next thing is done. Throws as read_journal(); InputError where another
+  /// search writes it or it is no plain file; MachineError where it cannot be written.
+  SearchJournalFile(std::string path, const std::string& head, bool flushes = false);
   ~SearchJournalFile();
   SearchJournalFile(const SearchJournalFile&) = delete;
   SearchJournalFile& operator=(const SearchJournalFile&) = delete;
