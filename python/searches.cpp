@@ -80,7 +80,7 @@ Tuned tune(const Document& document, const std::optional<Document>& profile_docu
   const nb::gil_scoped_release release;
   const Profile* const measured = profile ? &*profile : nullptr;
   planner::SearchResult result = planner::search(job, measured, options);
-  result.intervals = planner::intervals_of(job, measured, options.cores, result.ranked);
+  planner::fill_intervals(job, measured, options.cores, result);
   tuned.fields = planner::search_fields(result);
   if (result.best) tuned.plan = given_plan(*std::move(result.best));
   return tuned;

@@ -25,10 +25,24 @@ double between(const std::vector<std::int64_t>& sorted, double share) {
 double Distribution::at(double share) const {
   std::size_t i = 1;
   while (i + 1 < kShares.size() && share > kShares[i]) ++i;
-  const auto low = static_cast<double>(quantiles[i - 1].value);
-  const auto high = static_cast<double>(quantiles[i].value);
-  const double part = (share - kShares[i - 1]) / (kShares[i] - kShares[i - 1]);
-  return low + std::clamp(part, 0.0, 1.0) * (high - low);
+  const double low = ns_at(i - 1), high = ns_at(i);
+  const double part =
+      std::clamp((share - kShares[i - 1]) / (kShares[i] - kShares[i - 1]), 0.0, 1.0);
+  const bool is_last = i + 1 == kShares.size();
+  return low + (is_last ? std::pow(part, steepness_of_tail()) : part) * (high - low);
+}
+
+double Distribution::steepness_of_tail() const {
+  constexpr std::size_t kLast = kShares.size() - 1;
+  const double low = ns_at(kLast - 1), width = ns_at(kLast) - low;
+  const double share = kShares[kLast] - kShares[kLast - 1];
+  double others = 0;
+  for (std::size_t i = 1; i < kLast; ++i)
+    others += (kShares[i] - kShares[i - 1]) * (ns_at(i - 1) + ns_at(i)) / 2;
+  // The mean of part^k is 1 / (k + 1).
+  constexpr double kLeast = 1e-3;
+  const double of_tail = (static_cast<double>(mean.value) - others) / share;
+  return width > 0 ? 1 / std::clamp((of_tail - low) / width, kLeast, 1 - kLeast) - 1 : 1;
 }
 
 Nanoseconds Distribution::middle_mean() const {

@@ -200,6 +200,14 @@ const DividedProfile* find_divided(const Profile& profile, const StageDivision& 
   return found == profile.divided.end() ? nullptr : &*found;
 }
 
+bool has_spreads(const Profile& profile) {
+  const auto all = [](const std::vector<ProfileSize>& sizes) {
+    return std::ranges::none_of(sizes,
+                                [](const ProfileSize& size) { return size.spreads.empty(); });
+  };
+  return all(profile.sizes) && std::ranges::all_of(profile.divided, all, &DividedProfile::sizes);
+}
+
 Nanoseconds typical(const Distribution& measured, ProfileClock clock) {
   return clock == ProfileClock::Cpu ? measured.middle_mean() : measured.median();
 }

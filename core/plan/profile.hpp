@@ -79,6 +79,9 @@ struct Profile {
 /// Null where layers were not measured so.
 const DividedProfile* find_divided(const Profile& profile, const StageDivision& ranks);
 
+/// Whether all of its sizes say how their measurements are spread.
+bool has_spreads(const Profile& profile);
+
 Profile read_profile(const JsonCursor& document);
 Json to_json(const Profile& profile);
 

@@ -58,6 +58,7 @@ class SizeMeter {
                      .replicas = options.replicas,
                      .micro_batch_size = micro_batch_size,
                      .optimizer = options.optimizer,
+                     .data = options.data,
                      .options = {.numerics = options.numerics},
                      .seed = options.seed,
                      .clock = options.clock,

@@ -13,6 +13,7 @@
 #include "core/model/tensor_split.hpp"
 #include "core/plan/profile.hpp"
 #include "exec/base/numerics.hpp"
+#include "exec/data/data.hpp"
 #include "exec/layers/optimizer.hpp"
 #include "exec/profile/run.hpp"
 #include "exec/transports/local/transport.hpp"
@@ -32,6 +33,9 @@ struct ProfileOptions {
   std::int64_t budget_ns =
       5'000'000'000;  // about; F, I and W of a layer are measured at least 12 times
   OptimizerSpec optimizer;
+  /// What it trains on; empty: random tokens, or vectors. Which experts rows go to, and so what
+  /// their layers take, depends on it.
+  DataFiles data;
   Numerics numerics = Numerics::Fast;  // of the runs that it is for
   std::uint64_t seed = 1;
   /// Virtual: CPU time of the computing thread instead of time, for runs on the virtual clock.

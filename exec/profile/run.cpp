@@ -145,6 +145,7 @@ Order order_of(const ProfileCase& what, int micro_batches) {
 std::unique_ptr<DataSource> data_for(const ProfileCase& what, int micro_batches) {
   const DataShape shape{
       .samples = what.micro_batch_size, .micro_batches = micro_batches, .seed = what.seed};
+  if (!what.data.data.empty()) return make_data(*what.model, shape, what.data);
   const Layer* front = &what.model->layers.front();
   while (front->kind != LayerKind::Embedding && !front->inner.empty())
     front = &front->inner.front();

@@ -11,6 +11,7 @@
 
 #include "core/model/model.hpp"
 #include "core/model/tensor_split.hpp"
+#include "exec/data/data.hpp"
 #include "exec/devices/cpu/device.hpp"
 #include "exec/devices/cpu/stage.hpp"
 #include "exec/layers/optimizer.hpp"
@@ -48,6 +49,7 @@ struct ProfileCase {
   int replicas = 1;              // of all that, with micro-batches of their own
   int micro_batch_size = 1;
   OptimizerSpec optimizer;
+  DataFiles data;  // empty: random
   cpu::StageOptions options;
   std::uint64_t seed = 1;
   local::ClockKind clock = local::ClockKind::Wall;

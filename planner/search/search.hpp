@@ -72,8 +72,11 @@ struct SearchResult {
   /// Best first: by step time, then by memory, then the simpler one. Includes the baseline where
   /// the job allows it.
   std::vector<Candidate> ranked;
-  /// By ranked row; search() leaves it empty, intervals_of() is asked where rows are shown.
+  /// How well the steps are known: by ranked row where costs are estimated, of the best as drawn
+  /// from a profile's spread where it has one. search() leaves both empty, fill_intervals() does
+  /// not.
   std::vector<StepInterval> intervals;
+  std::optional<Distribution> drawn_best;
   /// The best of schedule naive on several ranks and on one, where each fits. Some of them may be
   /// ruled out as a plan by the job's fixed fields.
   std::vector<Candidate> baselines;

@@ -72,6 +72,7 @@ Json search_fields(const SearchResult& result) {
     fields["ranked"][i]["interval_ns"] = {interval.low.value, interval.high.value};
     fields["ranked"][i]["told_from_first"] = interval.told_from_first;
   }
+  if (result.drawn_best) fields["drawn_steps"] = to_json(*result.drawn_best);
   if (!result.nearest.empty()) fields["nearest"] = result.nearest;
   if (!result.front.empty()) fields["front"] = list(result.front);
   if (result.not_executable) fields["not_executable"] = candidate_fields(*result.not_executable);

@@ -5,7 +5,10 @@
 #include "planner/estimate/block_kernels.hpp"
 #include "planner/estimate/coefficients.hpp"
 #include "planner/measured/normal.hpp"
+#include "planner/plans/drawn_steps.hpp"
+#include "planner/plans/program_of_plan.hpp"
 #include "planner/search/measured_fit.hpp"
+#include "planner/search/search.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -47,6 +50,15 @@ std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, i
          i > 0 && more > kDeviationsBelow90 * wider.deviation_between(slopes[0], slopes[i])});
   }
   return intervals;
+}
+
+void fill_intervals(const Job& job, const Profile* profile, int cores, SearchResult& result) {
+  result.intervals = intervals_of(job, profile, cores, result.ranked);
+  if (profile == nullptr || !result.best || !has_spreads(*profile)) return;
+  constexpr std::size_t kMostInstructions = 200'000;
+  constexpr int kDraws = 41;
+  if (program_of_plan(*result.best).code.size() <= kMostInstructions)
+    result.drawn_best = drawn_steps(*result.best, *profile, kDraws);
 }
 
 }  // namespace pipewright::planner

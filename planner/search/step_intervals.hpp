@@ -1,5 +1,5 @@
-// How well the estimate knows the steps of ranked configurations
-// (docs/decisions/0054-intervals-of-steps.md).
+// How well the steps of ranked configurations are known: by the estimate
+// (docs/decisions/0054-intervals-of-steps.md), and by a profile.
 #pragma once
 
 #include <vector>
@@ -27,5 +27,11 @@ struct StepInterval {
 /// `cores`: as in SearchOptions.
 std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, int cores,
                                        const std::vector<Candidate>& ranked);
+
+struct SearchResult;
+
+/// Both kinds of its intervals, where rows are shown. Draws 41 steps of the best plan, and none of
+/// one with more than 200,000 instructions.
+void fill_intervals(const Job& job, const Profile* profile, int cores, SearchResult& result);
 
 }  // namespace pipewright::planner

@@ -21,6 +21,7 @@
 #include "exec/devices/cpu/device.hpp"
 #include "exec/profile/profile.hpp"
 #include "planner/configurations/requested_divisions.hpp"
+#include "planner/plans/drawn_steps.hpp"
 #include "planner/plans/run_of_plan.hpp"
 #include "planner/search/job_costs.hpp"
 #include "planner/search/plan_of_candidate.hpp"
@@ -29,6 +30,9 @@
 
 namespace pipewright::bench {
 namespace {
+
+/// What runs and profiles train on: it decides which experts get how many rows.
+constexpr char kText[] = PIPEWRIGHT_SOURCE_DIR "/LICENSE";
 
 struct Effort {
   int configurations = 30, rounds = 5, steps = 4;
@@ -67,12 +71,14 @@ struct Found {
   planner::Candidate what;
   std::vector<std::int64_t> predicted_ns;                // from measured parts of layers
   std::vector<std::int64_t> shared_ns;                   // from shares of whole layers
+  std::vector<std::int64_t> drawn_ns;                    // median of drawn steps
   std::vector<std::int64_t> measured_ns;                 // median of the round's steps
   Busy predicted_busy, measured_busy;                    // of all rounds
   std::int64_t predicted_bytes = 0, measured_bytes = 0;  // of the fullest rank, in any round
 
   double step_error() const { return error(predicted_ns, measured_ns); }
   double share_error() const { return error(shared_ns, measured_ns); }
+  double drawn_error() const { return error(drawn_ns, measured_ns); }
   /// The median of the rounds' errors.
   static double error(const std::vector<std::int64_t>& predicted,
                       const std::vector<std::int64_t>& measured) {
@@ -145,6 +151,7 @@ Profile take_profile(const Job& job, std::vector<int> sizes, std::vector<StageDi
   options.replicas = replicas;
   options.budget_ns = 300'000'000;  // the least number of steps takes longer
   options.clock = exec::local::ClockKind::Virtual;
+  options.data.data = kText;
   options.optimizer = exec::optimizer_spec(job.training.optimizer, job.training.learning_rate);
   Profile profile = exec::measure_profile(job.model, job.cluster, options);
   // On the virtual clock messages take what the plan says. On a busy machine they were measured to
@@ -170,15 +177,17 @@ Plan plan_of(const Job& job, const planner::Candidate& candidate, const Profile&
   return planner::plan_of_candidate(job, *costs, result, costs->memory_limit());
 }
 
-void run(const Plan& plan, int steps, Found& found) {
+void run(const Plan& plan, const Profile& profile, int steps, Found& found) {
   const Program program = planner::program_of_run(plan);
   const CostTable costs = planner::costs_of_run(plan);
+  constexpr int kDraws = 41;
+  found.drawn_ns.push_back(planner::drawn_steps(plan, profile, kDraws).median().value);
   const int micro_batches = plan.replicas() * plan.micro_batches;
   const auto data = exec::make_data(plan.model,
                                     {.samples = plan.micro_batch_size,
                                      .micro_batches = micro_batches,
                                      .seed = plan.training.seed},
-                                    PIPEWRIGHT_SOURCE_DIR "/LICENSE");
+                                    kText);
   exec::cpu::Training training;
   training.model = &plan.model;
   training.stages = plan.stages;
@@ -226,6 +235,7 @@ void summarise(const Subject& subject, const std::vector<Found>& all) {
                 subject.name.c_str(), what, 100 * sum / count, 100 * bias / count, 100 * worst);
   };
   line("step", [](const Found& found) { return found.step_error(); });
+  line("step as drawn", [](const Found& found) { return found.drawn_error(); });
   line("step by shares of whole layers", [](const Found& found) { return found.share_error(); });
   line("peak memory", [](const Found& found) { return found.memory_error(); });
 }
@@ -242,18 +252,18 @@ void study(const Subject& subject, const Effort& effort) {
     for (Found& found : all) {
       Profile profile = take_profile(job, found.what);
       const Plan plan = plan_of(job, found.what, profile);
-      profile.divided.clear();
       found.predicted_ns.push_back(plan.predicted.step.value);
+      run(plan, profile, effort.steps, found);
+      profile.divided.clear();
       found.shared_ns.push_back(plan_of(job, found.what, profile).predicted.step.value);
-      run(plan, effort.steps, found);
     }
   }
   for (const Found& found : all) {
-    std::printf("%-52s %9.3f %9.3f %+7.2f %+7.2f %9.2f %+7.2f", name_of(found.what).c_str(),
+    std::printf("%-52s %9.3f %9.3f %+7.2f %+7.2f %+7.2f %9.2f %+7.2f", name_of(found.what).c_str(),
                 static_cast<double>(median(found.predicted_ns)) / 1e6,
                 static_cast<double>(median(found.measured_ns)) / 1e6, 100 * found.step_error(),
-                100 * found.share_error(), static_cast<double>(found.measured_bytes) / 1048576,
-                100 * found.memory_error());
+                100 * found.drawn_error(), 100 * found.share_error(),
+                static_cast<double>(found.measured_bytes) / 1048576, 100 * found.memory_error());
     for (const auto kind : {&Busy::f, &Busy::backward, &Busy::opt})
       std::printf(" %+7.2f", 100 * (static_cast<double>(found.predicted_busy.*kind) /
                                         static_cast<double>(found.measured_busy.*kind) -
@@ -279,8 +289,8 @@ int main(int argc, char** argv) {
   getloadavg(load, 1);
   std::printf("virtual clock; %u cores, load before it %.1f\n", std::thread::hardware_concurrency(),
               load[0]);
-  std::printf("%-52s %9s %9s %7s %7s %9s %7s %7s %7s %7s\n", "configuration", "predicted",
-              "measured", "error", "shares", "MiB", "error", "F", "I,W,B", "OPT");
+  std::printf("%-52s %9s %9s %7s %7s %7s %9s %7s %7s %7s %7s\n", "configuration", "predicted",
+              "measured", "error", "drawn", "shares", "MiB", "error", "F", "I,W,B", "OPT");
   const std::string only = argc > 4 ? argv[4] : "";
   for (const Subject& subject : subjects()) {
     if (!only.empty() && subject.word != only) continue;

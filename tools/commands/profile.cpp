@@ -19,6 +19,7 @@
 #include "tools/cli/table.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/running/cuda_flags.hpp"
+#include "tools/running/data_flags.hpp"
 #include "tools/running/measuring.hpp"
 
 namespace pipewright::tools {
@@ -112,6 +113,9 @@ int run_profile(const Arguments& arguments, Session& session) {
   if (const auto budget = arguments.duration("--budget")) options.budget_ns = budget->value;
   options.optimizer =
       exec::optimizer_spec(target.training.optimizer, target.training.learning_rate);
+  const TrainingSpec& training = target.training;
+  options.data = data_request(arguments).value_or(
+      exec::DataFiles{training.data, training.labels, training.targets});
   std::optional<exec::ProfileBackend> backend;
   if (on_gpus) {
     backend = gpu_backend(arguments, target.model, options);
@@ -141,7 +145,8 @@ Command profile_command() {
       "Trains the model for a while on several ranks and measures F, I, W and the update of each "
       "layer there; then a transfer between two ranks. Every number is a median, and the file also "
       "says how the measurements are spread. Where a job asks for tp, cp or ep, layers are "
-      "measured divided so, too.";
+      "measured divided so, too. It trains on the data of the job: which experts rows go to, and "
+      "so what they cost, depends on them.";
   command.examples = {
       {"profile examples/job.json -o profile.json", "for the model and the batch sizes of a job"},
       {"profile gpt-tiny --sizes 1,2,4 --budget 3s", "a preset, in about 3 seconds"},
@@ -184,14 +189,18 @@ Command profile_command() {
        .name = "--budget",
        .argument = "TIME",
        .help = "about how long to measure (5s)"},
-      {.group = "Output",
-       .name = "--out",
-       .argument = "FILE",
-       .help = "where the profile goes (profile.json)",
-       .short_name = 'o',
-       .is_file = true,
-       .writes = Writes::File},
   };
+  for (auto& flag : data_flags("Measurement",
+                               "text to train on, or inputs as an array (.npy), instead of the "
+                               "job's; random where there is none"))
+    command.flags.push_back(std::move(flag));
+  command.flags.push_back({.group = "Output",
+                           .name = "--out",
+                           .argument = "FILE",
+                           .help = "where the profile goes (profile.json)",
+                           .short_name = 'o',
+                           .is_file = true,
+                           .writes = Writes::File});
   command.run = run_profile;
   return command;
 }

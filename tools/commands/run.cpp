@@ -24,6 +24,7 @@
 #include "tools/output/timeline_files.hpp"
 #include "tools/output/timeline_text.hpp"
 #include "tools/running/cuda_flags.hpp"
+#include "tools/running/data_flags.hpp"
 #include "tools/running/dry_run.hpp"
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
@@ -396,37 +397,25 @@ std::vector<Flag> run_flags() {
 }
 
 std::vector<Flag> training_flags() {
-  return {
-      {.group = "Training",
-       .name = "--steps",
-       .argument = "N",
-       .help = "training steps, instead of the plan's; 1 for an order"},
-      {.group = "Training",
-       .name = "--data",
-       .argument = "FILE",
-       .help = "text to train on, or inputs as an array (.npy), instead of the plan's",
-       .is_file = true},
-      {.group = "Training",
-       .name = "--labels",
-       .argument = "FILE",
-       .help = "the inputs' classes, as an array of whole numbers (.npy)",
-       .is_file = true},
-      {.group = "Training",
-       .name = "--targets",
-       .argument = "FILE",
-       .help = "what a model with the loss mse has to give for the inputs (.npy)",
-       .is_file = true},
-      {.group = "Training",
-       .name = "--numerics",
-       .argument = "KIND",
-       .help = "exact: sums that do not depend on order, so that gradients and parameters are the "
-               "serial run's bit for bit; fast: OpenBLAS",
-       .choices = {"exact", "fast"},
-       .checked = true},
+  std::vector<Flag> flags = {{.group = "Training",
+                              .name = "--steps",
+                              .argument = "N",
+                              .help = "training steps, instead of the plan's; 1 for an order"}};
+  for (auto& flag : data_flags(
+           "Training", "text to train on, or inputs as an array (.npy), instead of the plan's"))
+    flags.push_back(std::move(flag));
+  flags.push_back({.group = "Training",
+                   .name = "--numerics",
+                   .argument = "KIND",
+                   .help = "exact: sums that do not depend on order, so that gradients and "
+                           "parameters are the serial run's bit for bit; fast: OpenBLAS",
+                   .choices = {"exact", "fast"},
+                   .checked = true});
+  flags.push_back(
       {.group = "Training",
        .name = "--verify",
-       .help = "compare the gradients of the first step with a serial run; exit 1 if they differ"},
-  };
+       .help = "compare the gradients of the first step with a serial run; exit 1 if they differ"});
+  return flags;
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ int run_simulate(const Arguments& arguments, Session& session) {
     session.print(timeline_text(subject.program, result.timeline, session.terminal().width,
                                 session.terminal()));
     print_figures(subject, figures, session);
-    if (drawn) session.print(drawn_steps_text(*drawn));
+    if (drawn) session.print(drawn_steps_text(*drawn) + "\n");
     if (asks_what_if(arguments)) session.print(what_if_text(what_ifs, session.terminal()));
     if (arguments.has("--emit-order")) session.print(write_order_csv(subject.order));
   }

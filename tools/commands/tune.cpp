@@ -278,8 +278,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   std::optional<planner::MeasuredFit> fit;
   std::vector<std::string> warnings;
   while_showing("checking the plan", session, [&] {
-    result.intervals =
-        planner::intervals_of(job, profile ? &*profile : nullptr, options.cores, result.ranked);
+    planner::fill_intervals(job, profile ? &*profile : nullptr, options.cores, result);
     fit = fit_of(job, profile, options.cores);
     if (result.best && !arguments.has("--synthesise"))
       warnings = planner::stock_verdicts(*result.best);

@@ -2,8 +2,7 @@
 
 #include "core/base/error.hpp"
 #include "core/plan/profile.hpp"
-#include "planner/costs/drawn_durations.hpp"
-#include "sim/engine.hpp"
+#include "planner/plans/drawn_steps.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -54,23 +53,17 @@ std::optional<Distribution> drawn_steps(const Arguments& arguments, const Subjec
                      "is \"" + profile.model_name + "\", the plan trains \"" + plan.model.name +
                          "\"; profile that model");
   }
-  const planner::DrawnDurations durations(subject.program, subject.costs, plan.stages, profile,
-                                          plan.micro_batch_size);
+  Plan asked = plan;
+  asked.costs = subject.costs;
   const auto seed =
       static_cast<std::uint64_t>(arguments.integer_or("--sample-seed", 0, 1'000'000'000, 1));
-  std::vector<std::int64_t> steps;
-  for (std::int64_t k = 0; k < *samples; ++k) {
-    const auto drawn = durations.draw(seed + static_cast<std::uint64_t>(k));
-    steps.push_back(
-        sim::simulate(subject.program, subject.costs, {.compute_ns = drawn}).timeline.makespan_ns);
-  }
-  return distribution_of(std::move(steps));
+  return planner::drawn_steps(asked, profile, *samples, seed);
 }
 
 std::string drawn_steps_text(const Distribution& steps) {
   return std::to_string(steps.count) + " drawn steps: median " + format_duration(steps.median()) +
          ", 10 % to 90 % " + format_duration(steps.quantiles[1]) + " to " +
-         format_duration(steps.quantiles[5]) + "\n";
+         format_duration(steps.quantiles[5]);
 }
 
 }  // namespace pipewright::tools

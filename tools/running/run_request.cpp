@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "tools/running/data_flags.hpp"
 #include "tools/running/modules.hpp"
 
 namespace pipewright::tools {
@@ -10,20 +11,6 @@ namespace {
 
 constexpr int kMostSteps = 1'000'000'000;
 constexpr int kMostEntries = 1'000'000;
-
-/// The files that replace the plan's, all together.
-std::optional<exec::DataFiles> data_request(const Arguments& arguments) {
-  exec::DataFiles files{arguments.text_or("--data", ""), arguments.text_or("--labels", ""),
-                        arguments.text_or("--targets", "")};
-  const bool has_answers = !files.labels.empty() || !files.targets.empty();
-  if (has_answers && !files.data.ends_with(".npy")) {
-    throw InputError("--labels and --targets belong to --data FILE.npy, the inputs");
-  }
-  if (!files.labels.empty() && !files.targets.empty()) {
-    throw InputError("--labels and --targets: give one of the two, as the model's loss asks");
-  }
-  return files.data.empty() ? std::nullopt : std::optional(std::move(files));
-}
 
 /// Throws InputError for values that do not fit.
 RankRequest rank_request(const Arguments& arguments) {

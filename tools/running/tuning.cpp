@@ -11,6 +11,7 @@
 #include "tools/cli/figures.hpp"
 #include "tools/cli/table.hpp"
 #include "tools/output/candidate_table.hpp"
+#include "tools/running/drawn_steps.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -197,6 +198,7 @@ void print_search(const planner::SearchResult& result, Session& session) {
     print_line(line);
   }
   if (!result.intervals.empty()) print_line(intervals_text(result.intervals));
+  if (result.drawn_best) print_line("Row 1: " + drawn_steps_text(*result.drawn_best));
   print_line(std::to_string(result.evaluated) + " of " + std::to_string(result.configurations) +
              " configurations simulated in " + format_duration(Nanoseconds(result.elapsed_ns)));
   if (result.synthesis) print_line(winners_text(*result.synthesis));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/support/expect_refusal.hpp"
 #include "tests/support/sample_documents.hpp"
 
@@ -133,6 +135,20 @@ TEST(ReadProfile, ReadsFilesFromBeforeThereWereSpreads) {
   EXPECT_EQ(read.sizes[1].layers[2].w, Nanoseconds(4000));
 }
 
+/// A straight line from 90 % up to it would make the mean three times as long.
+TEST(Distribution, AnOutlierCountsAsTheOneThatItWas) {
+  std::vector<std::int64_t> samples(999, 1000);
+  samples.push_back(51'000);
+  const Distribution found = distribution_of(samples);
+  constexpr int kPlaces = 100'000;
+  double sum = 0;
+  for (int k = 0; k < kPlaces; ++k) sum += found.at((k + 0.5) / kPlaces);
+  EXPECT_NEAR(sum / kPlaces, 1050, 1);
+  EXPECT_LT(found.at(0.99), 1100);
+  EXPECT_DOUBLE_EQ(found.at(1), 51'000);
+  EXPECT_DOUBLE_EQ(distribution_of({7, 7, 7}).at(0.95), 7);
+}
+
 TEST(Distribution, HoldsTheQuantilesOfElevenMeasurements) {
   std::vector<std::int64_t> samples;
   for (int k = 10; k >= 0; --k) samples.push_back(100 * k);
@@ -146,8 +162,10 @@ TEST(Distribution, HoldsTheQuantilesOfElevenMeasurements) {
   EXPECT_DOUBLE_EQ(found.at(0.5), 500);
   // (175 * 0.15 + 375 * 0.25 + 625 * 0.25 + 825 * 0.15) / 0.8
   EXPECT_EQ(found.middle_mean(), Nanoseconds(500));
-  EXPECT_DOUBLE_EQ(found.at(0.3), 300);    // a fifth of the way from 250 to 500
-  EXPECT_DOUBLE_EQ(found.at(0.95), 1500);  // half the way from 900 to 2100
+  EXPECT_DOUBLE_EQ(found.at(0.3), 300);  // a fifth of the way from 250 to 500
+  // Below 90 % lie 405 of the mean of 600, so the mean above is 1950, 0.875 of the way from 900 to
+  // 2100: a power of 1 / 0.875 - 1.
+  EXPECT_DOUBLE_EQ(found.at(0.95), 900 + 1200 * std::pow(0.5, 1.0 / 7));
   EXPECT_DOUBLE_EQ(found.at(1), 2100);
   EXPECT_EQ(distribution_of({}).count, 0);
 }

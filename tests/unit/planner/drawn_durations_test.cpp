@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
+#include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
 #include "planner/costs/cost_model.hpp"
+#include "planner/plans/data_parallel.hpp"
+#include "planner/plans/drawn_steps.hpp"
 #include "planner/schedules/registry.hpp"
+#include "planner/search/search.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
@@ -98,12 +102,106 @@ TEST(DrawnDurations, OfABackwardAreThoseThatWereMeasuredOfIt) {
   EXPECT_EQ(backwards, 12);
 }
 
+/// Two replicas of two pipeline ranks of two devices, whose F is sums between three computations.
+TEST(DrawnDurations, OfDevicesThatWaitForOneAnotherAreTheSame) {
+  Order order = replicate(
+      make_order("1f1b", {.ranks = 2, .micro_batches = 4, .chunks = 1, .parameters = {}}), 2);
+  const Part computes{.call = {.kind = ActionKind::Part}, .weight = 1};
+  const Part sums{.call = {.kind = ActionKind::AllReduce, .group = std::string(kTensorAxis)}};
+  for (const int stage : {0, 1})
+    order.parts.push_back(
+        {StageId(stage), ActionKind::F, {computes, sums, computes, sums, computes}});
+  order.mesh = {{std::string(kTensorAxis), 2}};
+  order = written_out(order);
+  const Program program = lower(order, CommPolicy{}, {.optimizer = true});
+  ASSERT_EQ(program.ranks(), 8);
+  Profile profile = profile_with(0);
+  const StageDivision division{.tensor = 2};
+  profile.divided = {{.ranks = division, .ranks_measured = 2, .sizes = profile_with(300).sizes}};
+  CostTable costs = CostTable::uniform(
+      2, {Nanoseconds(3000), Nanoseconds(3000), Nanoseconds(3000), Nanoseconds(6000)});
+  costs.ranks_of_entry = 2;
+  const auto drawn = DrawnDurations(program, costs, kStages, profile, 2, division).draw(11);
+  const auto of_rank = [&](int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    return std::vector<std::int64_t>(drawn.begin() + program.rank_begin[at],
+                                     drawn.begin() + program.rank_begin[at + 1]);
+  };
+  for (int rank = 0; rank < 8; rank += 2) EXPECT_EQ(of_rank(rank), of_rank(rank + 1));
+  EXPECT_NE(of_rank(0), of_rank(4));  // the same pipeline rank of another replica
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    if (program.code[id].kind != ActionKind::Part) continue;
+    const Action& action = *program.action_of_part(id);
+    for (InstructionId next = id; !program.ends_parts(next); ++next) {
+      if (program.code[next].kind != ActionKind::Part) continue;
+      ASSERT_EQ(*program.action_of_part(next), action);
+      EXPECT_EQ(drawn[next], drawn[id]) << "parts of one action vary together";
+    }
+  }
+  // What was measured of whole layers says nothing of them.
+  EXPECT_EQ(DrawnDurations(program, costs, kStages, profile, 2).draw(11),
+            DrawnDurations(program, costs, kStages, profile, 2).draw(12));
+}
+
 TEST(DrawnDurations, NeedAProfileWithSpreadsOfThePlansLayers) {
   Setting setting("1f1b", 300);
   setting.profile.sizes[0].spreads.pop_back();
   EXPECT_THROW(setting.durations(), InputError);
   setting.profile.sizes[0].spreads.clear();
   EXPECT_THROW(setting.durations(), InputError);
+}
+
+/// A job of ranks that divide layers and replicas, and what its layers were measured to take.
+struct DividedJob {
+  explicit DividedJob(std::int64_t width) {
+    job.model = model_preset("llama-tiny");
+    job.cluster = cluster_preset("local-cpu", 8);
+    job.global_batch = 8;
+    job.strategy.mp_degree = job.strategy.dp_degree = job.strategy.pp_degree = {"2"};
+    job.strategy.micro_batch_size = {"1"};
+    job.strategy.schedule_mode = {"1f1b"};
+    profile = profile_with(width);
+    profile.model_name = job.model.name;
+    ProfileSize& size = profile.sizes.front();
+    size.micro_batch_size = 1;
+    size.layers.resize(job.model.layers.size(), size.layers.back());
+    size.spreads.resize(job.model.layers.size(), size.spreads.back());
+    profile.divided = {{.ranks = {.tensor = 2}, .ranks_measured = 8, .sizes = {size}}};
+  }
+  Job job;
+  Profile profile;
+};
+
+TEST(DrawnSteps, AreThePlansWhereMeasurementsAllAgree) {
+  const DividedJob divided(0);
+  const SearchResult found = search(divided.job, &divided.profile);
+  ASSERT_TRUE(found.best.has_value());
+  ASSERT_FALSE(found.best->parts.empty());
+  const Distribution steps = drawn_steps(*found.best, divided.profile, 3);
+  EXPECT_EQ(steps.count, 3);
+  EXPECT_EQ(steps.quantiles.front(), found.best->predicted.step);
+  EXPECT_EQ(steps.quantiles.back(), found.best->predicted.step);
+}
+
+/// Ranks wait for those that take longer, so that a step of varying actions is longer.
+TEST(DrawnSteps, AreLongerThanThePlanOfMeasurementsThatVary) {
+  const DividedJob divided(700);
+  SearchResult found = search(divided.job, &divided.profile);
+  ASSERT_TRUE(found.best.has_value());
+  const Distribution steps = drawn_steps(*found.best, divided.profile, 41, 5);
+  EXPECT_GT(steps.median(), found.best->predicted.step);
+  EXPECT_EQ(drawn_steps(*found.best, divided.profile, 41, 5), steps);
+  EXPECT_FALSE(found.drawn_best.has_value());
+  fill_intervals(divided.job, &divided.profile, 0, found);
+  ASSERT_TRUE(found.drawn_best.has_value());
+  EXPECT_EQ(*found.drawn_best, drawn_steps(*found.best, divided.profile, 41));
+  // A profile that knows no spread gives no interval, and says so where it is asked for one.
+  Profile bare = divided.profile;
+  bare.divided.front().sizes.front().spreads.clear();
+  found.drawn_best.reset();
+  fill_intervals(divided.job, &bare, 0, found);
+  EXPECT_FALSE(found.drawn_best.has_value());
+  EXPECT_THROW(drawn_steps(*found.best, bare, 2), InputError);
 }
 
 }  // namespace drawn_durations_test

@@ -162,6 +162,10 @@ TEST(Loop, AResNetIsProfiledTunedAndTrainedOnArrays) {
 TEST(Loop, APlanForAnotherClusterIsStatus3) {
   const Folder folder;
   folder.write("job.json", kJob);
+  const auto without_data = pipewright("profile job.json --sizes 2 --budget 100ms -q", folder);
+  EXPECT_EQ(without_data.status, 2);
+  EXPECT_NE(without_data.err.find("text.txt"), std::string::npos) << without_data.err;
+  folder.write("text.txt", text_of(20'000));
   ASSERT_EQ(pipewright("profile job.json --sizes 2 --budget 100ms -q", folder).status, 0);
   ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
   std::string other = kJob;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
+#include <string>
 
 #include "core/base/error.hpp"
 #include "exec/profile/profile.hpp"
@@ -101,6 +103,20 @@ TEST(MeasureProfile, MeasuresAsManyReplicasAsAskedFor) {
   ASSERT_NE(divided, nullptr);
   EXPECT_EQ(divided->ranks_measured, 8);  // two pipelines of two ranks of two devices
   EXPECT_GE(divided->sizes.front().spreads.front().f.count, 2 * 2 * 3 * 4);
+}
+
+/// Its vocabulary has 256 bytes, whose rows go to experts as the text has them.
+TEST(MeasureProfile, TrainsOnTheDataThatItIsGiven) {
+  const Model model = model_preset("mixtral-tiny");
+  const auto measure = [&](const std::string& text) {
+    const std::string file = testing::TempDir() + "measured_text";
+    std::ofstream(file) << text;
+    return exec::measure_profile(
+        model, cluster_preset("local-cpu", 2),
+        {.ranks = 2, .budget_ns = 50'000'000, .data = {.data = file, .labels = "", .targets = ""}});
+  };
+  EXPECT_EQ(measure(std::string(4000, 'a')).sizes.front().layers.size(), model.layers.size());
+  EXPECT_THROW(measure("short"), InputError);
 }
 
 TEST(MeasureProfile, RefusesADivisionThatTheLayersDoNotHave) {
