@@ -192,17 +192,23 @@ void SharedGroup::round_of_all(const PartsOut& out, const PartsIn& in, Lanes& la
     return lanes.done < size ? std::min(lanes.most, size - lanes.done) : 0;
   };
   const std::uint64_t call = call_of(Operation::AllToAll, 0);
+  // What a member has for itself does not go through its window.
+  const auto lane = [&](int from, int to) {
+    return head + index_of(to < from ? to : to - 1) * lanes.most;
+  };
   if (std::byte* window = board_.begin_round()) {
     std::memcpy(window, out.sizes.data(), head);
     const std::byte* part = out.bytes.data();
-    for (std::size_t m = 0; m < n; ++m) {
-      copy_bytes(window + head + m * lanes.most, part + lanes.done, bytes_left(out.sizes[m]));
-      part += out.sizes[m];
+    for (int m = 0; m < members(); ++m) {
+      const std::size_t size = out.sizes[index_of(m)];
+      if (m != member())
+        copy_bytes(window + lane(member(), m), part + lanes.done, bytes_left(size));
+      part += size;
     }
   }
   board_.show({.at = out.bytes.data(), .sizes = out.sizes.data(), .call = call});
-  std::byte* to = in.bytes.data();
-  for (int m = 0; m < members(); ++m) {
+  for (int step = 0; step < members(); ++step) {
+    const int m = (member() + step) % members();
     const Shown shown = board_.shown_by(m);
     const auto* sizes =
         board_.copies() ? reinterpret_cast<const std::size_t*>(shown.at) : shown.sizes;
@@ -211,10 +217,12 @@ void SharedGroup::round_of_all(const PartsOut& out, const PartsIn& in, Lanes& la
       board_.fail("member " + std::to_string(m) + " sends " + std::to_string(size) +
                   " bytes to member " + std::to_string(member()) + ", which expects " +
                   std::to_string(in.sizes[index_of(m)]));
-    const std::byte* from = shown.at + sum_of({sizes, index_of(member())});
-    if (board_.copies()) from = shown.at + head + index_of(member()) * lanes.most;
+    const std::size_t before = sum_of({sizes, index_of(member())});
+    const std::byte* from = shown.at + before;
+    if (board_.copies())
+      from = m == member() ? out.bytes.data() + before + lanes.done : shown.at + lane(m, member());
+    std::byte* const to = in.bytes.data() + sum_of(in.sizes.first(index_of(m)));
     copy_bytes(to + lanes.done, from, bytes_left(size));
-    to += size;
     lanes.longest = std::max(lanes.longest, *std::max_element(sizes, sizes + n));
   }
   lanes.done += lanes.most;
@@ -224,7 +232,8 @@ void SharedGroup::all_to_all(PartsOut out, PartsIn in) {
   const Reading reading{board_};
   const std::size_t n = index_of(members());
   Lanes lanes;
-  lanes.most = board_.copies() ? (window_bytes_ - n * sizeof(std::size_t)) / n : SIZE_MAX;
+  const std::size_t others = std::max<std::size_t>(1, n - 1);
+  lanes.most = board_.copies() ? (window_bytes_ - n * sizeof(std::size_t)) / others : SIZE_MAX;
   do {
     round_of_all(out, in, lanes);
   } while (board_.copies() && lanes.done < lanes.longest);
