@@ -31,4 +31,8 @@ struct VerifyReport {
   Numerics numerics = Numerics::Fast;  // of both runs
 };
 
+/// The gradients of whichever is further from its reference, and the parameters: of several steps
+/// or parts of a model. NaN is further than every number.
+VerifyReport worse_of(const VerifyReport& a, const VerifyReport& b);
+
 }  // namespace pipewright::exec

@@ -57,15 +57,14 @@ inline Outcome pipelined(const Program& program, const exec::cpu::Training& trai
   return outcome;
 }
 
-inline Outcome serial(const exec::cpu::Training& training) {
+inline Outcome serial(const exec::cpu::Training& training, int steps = kSteps) {
   Outcome outcome;
   exec::SerialRun run(*training.model, {.micro_batch_size = training.micro_batch_size,
                                         .micro_batches = training.micro_batches,
                                         .seed = training.seed,
                                         .optimizer = training.optimizer,
                                         .options = training.options});
-  for (int step = 0; step < kSteps; ++step)
-    outcome.losses.push_back(run.step(*training.data, step));
+  for (int step = 0; step < steps; ++step) outcome.losses.push_back(run.step(*training.data, step));
   outcome.keep(run.stage().parameters());
   return outcome;
 }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <mutex>
 #include <utility>
 
@@ -40,13 +39,9 @@ class Verifier {
     const int at = training_.first_step() + step;
     updates_ ? serial_.step(*training_.data, at) : serial_.gradients(*training_.data, at);
     for (std::size_t n = 0; n < views.replicas(); ++n) {
-      const VerifyReport found = verify(views.replica(n), serial_.stage().parameters());
-      const double known = worst_ ? worst_->gradients.norm_rel : -1;
-      const bool is_worse =
-          std::isnan(found.gradients.norm_rel) || found.gradients.norm_rel > known;
-      if (!is_worse && (found.parameters.bitwise || !worst_->parameters.bitwise)) continue;
-      worst_ = found;
-      worst_->numerics = training_.options.numerics;
+      VerifyReport found = verify(views.replica(n), serial_.stage().parameters());
+      found.numerics = training_.options.numerics;
+      worst_ = worst_ ? worse_of(*worst_, found) : found;
     }
   }
 

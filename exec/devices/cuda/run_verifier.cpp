@@ -73,9 +73,7 @@ VerifyReport RunVerifier::report_of(const std::vector<ParameterView>& run, bool 
 }
 
 void RunVerifier::keep(const VerifyReport& found) {
-  const bool is_worse = !worst_ || !(found.gradients.norm_rel <= worst_->gradients.norm_rel) ||
-                        (worst_->parameters.bitwise && !found.parameters.bitwise);
-  if (is_worse) worst_ = found;
+  worst_ = worst_ ? worse_of(*worst_, found) : found;
 }
 
 void RunVerifier::compare(const Program& program, int step, const std::vector<Device*>& devices,

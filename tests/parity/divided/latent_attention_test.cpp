@@ -56,7 +56,7 @@ TEST(LatentAttentionLayouts, RecomputedLayersAskForTheirSumsAgain) {
 }
 
 TEST(LatentAttentionLayouts, FastNumericsAreNearTheSerialRun) {
-  expect_near_serial_run(straight(), {.tensor = 4}, 1e-5, 1e-5);
+  expect_near_serial_run(straight(), {.tensor = 4});
 }
 
 }  // namespace latent_attention_test

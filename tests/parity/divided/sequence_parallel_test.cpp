@@ -65,9 +65,9 @@ TEST(SequenceParallelLayouts, RecomputedLayersAskForTheirRowsAgain) {
 }
 
 TEST(SequenceParallelLayouts, FastNumericsAreNearTheSerialRun) {
-  // Weights of GPT's shape: 1.1e-6; with tp alone 1.2e-6.
-  for (const Model& model : {gpt(), llama(), mixtral()})
-    expect_near_serial_run(model, {.tensor = 4, .rows = true}, 1e-6, 2e-6);
+  expect_near_serial_run(gpt(), {.tensor = 4, .rows = true}, kWithKeyBiases);
+  for (const Model& model : {llama(), mixtral()})
+    expect_near_serial_run(model, {.tensor = 4, .rows = true});
 }
 
 /// What the stage of an embedding and a block of Llama's shape tells others, in order.

@@ -82,6 +82,30 @@ TEST(Verify, ANanIsNeverAgreement) {
   EXPECT_FALSE(report.gradients.norm_rel <= 1e-6);
 }
 
+/// The step with the worst gradients need not be the one with the worst weights.
+TEST(Verify, OfTwoStepsEachKeepsItsWorst) {
+  const auto report = [](double gradients, double parameters) {
+    VerifyReport one;
+    one.gradients = {.norm_rel = gradients, .bitwise = gradients == 0, .worst = "g"};
+    one.parameters = {.norm_rel = parameters, .bitwise = parameters == 0, .worst = "p"};
+    one.compared = 3;
+    return one;
+  };
+  for (const VerifyReport& worse :
+       {worse_of(report(0.1, 0), report(0.05, 0.2)), worse_of(report(0.05, 0.2), report(0.1, 0))}) {
+    EXPECT_EQ(worse.gradients.norm_rel, 0.1);
+    EXPECT_EQ(worse.parameters.norm_rel, 0.2);
+    EXPECT_FALSE(worse.parameters.bitwise);
+    EXPECT_EQ(worse.compared, 3);
+  }
+  EXPECT_TRUE(std::isnan(worse_of(report(NAN, 0), report(5, 0)).gradients.norm_rel));
+  EXPECT_TRUE(std::isnan(worse_of(report(5, 0), report(NAN, 0)).gradients.norm_rel));
+  VerifyReport other_zero = report(0, 0);  // -0 for 0
+  other_zero.parameters.bitwise = false;
+  EXPECT_FALSE(worse_of(report(0, 0), other_zero).parameters.bitwise);
+  EXPECT_FALSE(worse_of(other_zero, report(0, 0)).parameters.bitwise);
+}
+
 TEST(Verify, AMissingOrDoubledArrayIsABug) {
   const Array a = {1};
   const ParameterView x{"x", a, a}, y{"y", a, a};
