@@ -79,6 +79,10 @@ struct Found {
   double step_error() const { return error(predicted_ns, measured_ns); }
   double share_error() const { return error(shared_ns, measured_ns); }
   double drawn_error() const { return error(drawn_ns, measured_ns); }
+  /// Of the search's own number, from its one profile.
+  double search_error() const {
+    return error(std::vector<std::int64_t>(measured_ns.size(), what.step.value), measured_ns);
+  }
   /// The median of the rounds' errors.
   static double error(const std::vector<std::int64_t>& predicted,
                       const std::vector<std::int64_t>& measured) {
@@ -143,13 +147,13 @@ std::vector<Subject> subjects() {
 
 /// With as many ranks at once as a configuration has, and as many replicas.
 Profile take_profile(const Job& job, std::vector<int> sizes, std::vector<StageDivision> divisions,
-                     int replicas) {
+                     int replicas, std::int64_t budget_ns) {
   exec::ProfileOptions options;
   options.micro_batch_sizes = std::move(sizes);
   options.ranks = job.cluster.devices();
   options.divisions = std::move(divisions);
   options.replicas = replicas;
-  options.budget_ns = 300'000'000;  // the least number of steps takes longer
+  options.budget_ns = budget_ns;
   options.clock = exec::local::ClockKind::Virtual;
   options.data.data = kText;
   options.optimizer = exec::optimizer_spec(job.training.optimizer, job.training.learning_rate);
@@ -166,9 +170,13 @@ Profile take_profile(const Job& job, const planner::Candidate& candidate) {
   const StageDivision division = candidate.parallel.division();
   std::vector<StageDivision> divisions;
   if (division != StageDivision{}) divisions.push_back(division);
+  constexpr std::int64_t kShort = 300'000'000;  // the least number of steps takes longer
   return take_profile(job, {candidate.parallel.micro_batch_size}, std::move(divisions),
-                      candidate.parallel.data / candidate.parallel.experts);
+                      candidate.parallel.data / candidate.parallel.experts, kShort);
 }
+
+/// As `pipewright profile` has it.
+constexpr std::int64_t kSearchBudgetNs = 5'000'000'000;
 
 Plan plan_of(const Job& job, const planner::Candidate& candidate, const Profile& profile) {
   const auto costs = planner::costs_of_job(job, &profile, 0);
@@ -236,6 +244,7 @@ void summarise(const Subject& subject, const std::vector<Found>& all) {
   };
   line("step", [](const Found& found) { return found.step_error(); });
   line("step as drawn", [](const Found& found) { return found.drawn_error(); });
+  line("step as the search has it", [](const Found& found) { return found.search_error(); });
   line("step by shares of whole layers", [](const Found& found) { return found.share_error(); });
   line("peak memory", [](const Found& found) { return found.memory_error(); });
 }
@@ -244,7 +253,8 @@ void summarise(const Subject& subject, const std::vector<Found>& all) {
 /// profiled and run in turn, in every round.
 void study(const Subject& subject, const Effort& effort) {
   const Job& job = subject.job;
-  const Profile first = take_profile(job, {1, 2, 4}, planner::divisions_of(job), 1);
+  const Profile first =
+      take_profile(job, {1, 2, 4}, planner::divisions_of(job), 1, kSearchBudgetNs);
   std::vector<Found> all;
   const auto ranked = planner::search(job, &first, {.keep = effort.configurations}).ranked;
   for (const planner::Candidate& row : ranked) all.push_back({.what = row});
@@ -259,10 +269,10 @@ void study(const Subject& subject, const Effort& effort) {
     }
   }
   for (const Found& found : all) {
-    std::printf("%-52s %9.3f %9.3f %+7.2f %+7.2f %+7.2f %9.2f %+7.2f", name_of(found.what).c_str(),
-                static_cast<double>(median(found.predicted_ns)) / 1e6,
+    std::printf("%-52s %9.3f %9.3f %+7.2f %+7.2f %+7.2f %+7.2f %9.2f %+7.2f",
+                name_of(found.what).c_str(), static_cast<double>(median(found.predicted_ns)) / 1e6,
                 static_cast<double>(median(found.measured_ns)) / 1e6, 100 * found.step_error(),
-                100 * found.drawn_error(), 100 * found.share_error(),
+                100 * found.drawn_error(), 100 * found.search_error(), 100 * found.share_error(),
                 static_cast<double>(found.measured_bytes) / 1048576, 100 * found.memory_error());
     for (const auto kind : {&Busy::f, &Busy::backward, &Busy::opt})
       std::printf(" %+7.2f", 100 * (static_cast<double>(found.predicted_busy.*kind) /
@@ -289,8 +299,9 @@ int main(int argc, char** argv) {
   getloadavg(load, 1);
   std::printf("virtual clock; %u cores, load before it %.1f\n", std::thread::hardware_concurrency(),
               load[0]);
-  std::printf("%-52s %9s %9s %7s %7s %7s %9s %7s %7s %7s %7s\n", "configuration", "predicted",
-              "measured", "error", "drawn", "shares", "MiB", "error", "F", "I,W,B", "OPT");
+  std::printf("%-52s %9s %9s %7s %7s %7s %7s %9s %7s %7s %7s %7s\n", "configuration", "predicted",
+              "measured", "error", "drawn", "search", "shares", "MiB", "error", "F", "I,W,B",
+              "OPT");
   const std::string only = argc > 4 ? argv[4] : "";
   for (const Subject& subject : subjects()) {
     if (!only.empty() && subject.word != only) continue;
