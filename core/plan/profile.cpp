@@ -100,8 +100,8 @@ std::vector<ProfileSize> read_sizes(const JsonCursor& list, bool has_loss) {
 
 /// Of the micro-batch sizes and layers of `whole`.
 DividedProfile read_divided(const JsonCursor& value, const std::vector<ProfileSize>& whole) {
-  value.only(
-      {"tp", "cp", "cp_comm_type", "ep", "etp", "sequence_parallel", "ranks_measured", "sizes"});
+  value.only({"tp", "cp", "cp_comm_type", "ep", "etp", "sequence_parallel", "replicas",
+              "ranks_measured", "sizes"});
   const auto degree = [&](const char* key) {
     const auto found = value.find(key);
     return found ? read_count(*found, 1, kMostRanksMeasured) : 1;
@@ -118,7 +118,9 @@ DividedProfile read_divided(const JsonCursor& value, const std::vector<ProfileSi
     each->fail(
         "1 beside sequence parallelism and an ep that is tp, or a multiple of tp * cp; else "
         "leave it out");
-  if (divided.ranks == StageDivision{}) value.fail("a tp, a cp or an ep of more than 1");
+  divided.replicas = degree("replicas");
+  if (divided.ranks == StageDivision{} && divided.replicas == 1)
+    value.fail("a tp, a cp, an ep or replicas of more than 1");
   divided.ranks_measured = read_count(value.at("ranks_measured"), 1, kMostRanksMeasured);
   divided.sizes = read_sizes(value.at("sizes"), false);
   const bool is_alike =
@@ -132,8 +134,9 @@ DividedProfile read_divided(const JsonCursor& value, const std::vector<ProfileSi
 void read_divided(const JsonCursor& list, Profile& profile) {
   for (const JsonCursor& element : list.elements()) {
     DividedProfile divided = read_divided(element, profile.sizes);
-    if (find_divided(profile, divided.ranks) != nullptr)
-      element.fail("another division than those before it");
+    const DividedProfile* before = find_divided(profile, divided.ranks, divided.replicas);
+    if (before != nullptr && before->replicas == divided.replicas)
+      element.fail("another division, or other replicas, than those before it");
     profile.divided.push_back(std::move(divided));
   }
 }
@@ -190,14 +193,21 @@ Json divided_json(const DividedProfile& divided) {
   if (divided.ranks.ring) json["cp_comm_type"] = "p2p";
   if (divided.ranks.rows) json["sequence_parallel"] = true;
   if (divided.ranks.folds_experts()) json["etp"] = 1;
+  if (divided.replicas > 1) json["replicas"] = divided.replicas;
   return json;
 }
 
 }  // namespace
 
-const DividedProfile* find_divided(const Profile& profile, const StageDivision& ranks) {
-  const auto found = std::ranges::find(profile.divided, ranks, &DividedProfile::ranks);
-  return found == profile.divided.end() ? nullptr : &*found;
+const DividedProfile* find_divided(const Profile& profile, const StageDivision& ranks,
+                                   int replicas) {
+  const DividedProfile* nearest = nullptr;
+  for (const DividedProfile& one : profile.divided) {
+    if (one.ranks == ranks && one.replicas <= replicas &&
+        (nearest == nullptr || one.replicas > nearest->replicas))
+      nearest = &one;
+  }
+  return nearest;
 }
 
 bool has_spreads(const Profile& profile) {

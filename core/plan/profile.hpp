@@ -45,7 +45,9 @@ struct ProfileSize {
 /// Of layers that ranks divide: what it takes on one of them, in CPU time with the wait for the
 /// slowest, without what they bring together. The loss is in the last layer.
 struct DividedProfile {
-  StageDivision ranks;
+  StageDivision ranks;  // none: whole layers, beside replicas
+  /// Pipelines that trained the whole model side by side meanwhile: their weights share the caches.
+  int replicas = 1;
   int ranks_measured = 1;
   std::vector<ProfileSize> sizes;  // as those of the whole layers
 };
@@ -66,7 +68,7 @@ struct Profile {
   int repeats = 0;
   ProfileClock clock = ProfileClock::Wall;
   std::vector<ProfileSize> sizes;
-  std::vector<DividedProfile> divided;  // no two of the same ranks
+  std::vector<DividedProfile> divided;  // no two of the same ranks and replicas
   Nanoseconds transfer_latency;
   double transfer_bytes_per_second = 0;
   /// The host's time for handing one end of a transfer to its queue, in which the rank computes
@@ -76,8 +78,10 @@ struct Profile {
   Nanoseconds step_overhead;    // and what it takes for a step on each rank besides
 };
 
-/// Null where layers were not measured so.
-const DividedProfile* find_divided(const Profile& profile, const StageDivision& ranks);
+/// Of those with no more replicas than these the one with the most. Null where layers were not
+/// measured so: of whole ones without replicas the profile's own sizes are.
+const DividedProfile* find_divided(const Profile& profile, const StageDivision& ranks,
+                                   int replicas = 1);
 
 /// Whether all of its sizes say how their measurements are spread.
 bool has_spreads(const Profile& profile);

@@ -44,10 +44,10 @@ std::vector<int> cut_evenly(const Model& model, int ranks, int micro_batch_size)
 /// a rank as one stage. The difference is what handing over messages costs.
 class SizeMeter {
  public:
-  SizeMeter(const Model& model, int micro_batch_size, const StageDivision& division,
+  SizeMeter(const Model& model, int micro_batch_size, const StageDivision& division, int replicas,
             const ProfileOptions& options, std::int64_t budget_ns)
       : layers_(static_cast<int>(model.layers.size())),
-        devices_(division.tensor * division.experts * division.context * options.replicas),
+        devices_(division.tensor * division.experts * division.context * replicas),
         clock_(clock_of(options)) {
     const int ranks = std::clamp(options.ranks / devices_, 1, layers_);
     ranks_begin_ = cut_evenly(model, ranks, micro_batch_size);
@@ -55,7 +55,7 @@ class SizeMeter {
                      .stage_begin = {},
                      .first_stage = ranks_begin_,
                      .division = division,
-                     .replicas = options.replicas,
+                     .replicas = replicas,
                      .micro_batch_size = micro_batch_size,
                      .optimizer = options.optimizer,
                      .data = options.data,
@@ -72,7 +72,7 @@ class SizeMeter {
     what.budget_ns = budget_ns / 3;
     joined_ = run_profile_case(what);
     const bool is_whole = division == StageDivision{};
-    if (is_whole)
+    if (is_whole && replicas == options.replicas.front())
       loss_ = options.backend != nullptr ? options.backend->loss(model, micro_batch_size)
                                          : measure_loss(model, micro_batch_size, options.clock);
     for (int l = 0; l < layers_; ++l) {
@@ -202,23 +202,38 @@ Profile measure_profile(const Model& model, const Cluster& machine, const Profil
   // A fifth for transfers and overhead, the rest shared by the sizes and divisions.
   const std::int64_t budget_ns =
       options.budget_ns * 4 / 5 /
-      static_cast<std::int64_t>(options.micro_batch_sizes.size() * (options.divisions.size() + 1));
-  const auto measure = [&](int size, const StageDivision& division, int& ranks_measured) {
-    SizeMeter meter(model, size, division, options, budget_ns);
+      static_cast<std::int64_t>(options.micro_batch_sizes.size() * options.replicas.size() *
+                                (options.divisions.size() + 1));
+  const int first = options.replicas.front();
+  const auto measure = [&](int size, const StageDivision& division, int replicas,
+                           int& ranks_measured) {
+    SizeMeter meter(model, size, division, replicas, options, budget_ns);
     ranks_measured = meter.devices();
     profile.repeats =
         profile.repeats == 0 ? meter.steps() : std::min(profile.repeats, meter.steps());
     return meter.result();
   };
+  std::vector<StageDivision> divisions = {{}};
   for (const StageDivision& division : options.divisions) {
     require_division(model, division);
-    profile.divided.push_back({.ranks = division, .ranks_measured = 1, .sizes = {}});
+    divisions.push_back(division);
+  }
+  for (const int replicas : options.replicas) {
+    for (const StageDivision& division : divisions) {
+      if (replicas != first || division != StageDivision{})
+        profile.divided.push_back(
+            {.ranks = division, .replicas = replicas, .ranks_measured = 1, .sizes = {}});
+    }
   }
   for (const int size : options.micro_batch_sizes) {
-    profile.sizes.push_back(measure(size, {}, profile.ranks_measured));
+    profile.sizes.push_back(measure(size, {}, first, profile.ranks_measured));
     for (DividedProfile& divided : profile.divided)
-      divided.sizes.push_back(measure(size, divided.ranks, divided.ranks_measured));
+      divided.sizes.push_back(
+          measure(size, divided.ranks, divided.replicas, divided.ranks_measured));
   }
+  // What is measured first stands for fewer, too.
+  for (DividedProfile& divided : profile.divided)
+    if (divided.replicas == first) divided.replicas = 1;
   constexpr int kTransferRepeats = 20;
   const TransferTimes transfers = options.backend != nullptr ? options.backend->transfers()
                                                              : measure_transfers(kTransferRepeats);

@@ -26,8 +26,9 @@ struct ProfileOptions {
   /// more than the model has layers.
   int ranks = 1;
   /// So many of these ranks' pipelines are replicas of one another: all train whole models, whose
-  /// parameters share the caches.
-  int replicas = 1;
+  /// parameters share the caches. The first is what the profile's own sizes are of; those of others
+  /// stand beside them (DividedProfile).
+  std::vector<int> replicas = {1};
   /// How ranks divide layers in the runs that it is for, besides whole ones; on CPUs alone.
   std::vector<StageDivision> divisions;
   std::int64_t budget_ns =

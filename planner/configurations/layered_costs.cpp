@@ -1,6 +1,8 @@
 // A model as a chain of layers: pipeline and data parallelism, by a profile or operation counts.
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/model/context_split.hpp"
@@ -28,7 +30,7 @@ class LayerConfigurations final : public ConfigurationCosts {
       : job_(job),
         asked_recompute_(layered_recompute(job)),
         has_attention_(has_attention(job.model)),
-        models_(models_of(job, profile, cores, asked_recompute_, {})),
+        replicas_measured_(replicas_measured(profile)),
         ranks_asked_(asked_ranks(job.strategy)),
         replicas_asked_(asked_numbers(job.strategy.dp_degree, "dp_degree")),
         tensor_asked_(asked_tensor(job)),
@@ -41,8 +43,13 @@ class LayerConfigurations final : public ConfigurationCosts {
         steps_asked_(asked_numbers(job.strategy.accumulate_steps, "accumulate_steps")),
         sizes_asked_(asked_numbers(job.strategy.micro_batch_size, "micro_batch_size")),
         common_(common_of(job.strategy.schedule_mode)) {
-    for (const StageDivision& division : divisions_of(job))
-      divided_.emplace(division, models_of(job, profile, cores, asked_recompute_, division));
+    std::vector<StageDivision> divisions = divisions_of(job);
+    divisions.push_back({});
+    for (const StageDivision& division : divisions) {
+      for (const int replicas : replicas_measured_)
+        models_.emplace(std::pair(division, replicas),
+                        models_of(job, profile, cores, asked_recompute_, division, replicas));
+    }
   }
 
   void for_each_mesh(const std::vector<int>& pipeline, const SpaceVisitor& visitor) const override {
@@ -170,6 +177,14 @@ class LayerConfigurations final : public ConfigurationCosts {
     return asked.empty() ? std::vector<int>{1} : asked;
   }
 
+  /// How many pipelines beside one another the profile knows the costs of, ascending.
+  static std::vector<int> replicas_measured(const Profile* profile) {
+    std::set<int> all = {1};
+    if (profile != nullptr)
+      for (const DividedProfile& divided : profile->divided) all.insert(divided.replicas);
+    return {all.begin(), all.end()};
+  }
+
   static bool has_attention(const Model& model) {
     return std::any_of(model.layers.begin(), model.layers.end(), [&](const Layer& layer) {
       return exec::redone_share(layer, model, LayerRecompute::Attention) > 0;
@@ -179,19 +194,21 @@ class LayerConfigurations final : public ConfigurationCosts {
   /// By LayerRecompute; one where the training says what is computed again.
   static std::vector<CostModel> models_of(const Job& job, const Profile* profile, int cores,
                                           const AskedRecompute& asked,
-                                          const StageDivision& division) {
+                                          const StageDivision& division, int replicas) {
     using Kind = RecomputeSpec::Kind;
     std::vector<RecomputeSpec> specs{job.training.recompute};
     if (!asked.fixed_by_training) specs = {{Kind::None}, {Kind::Selective}, {Kind::Full}};
     std::vector<CostModel> models;
     for (const RecomputeSpec& spec : specs)
-      models.emplace_back(job.model, job.cluster, profile, cores, spec, division);
+      models.emplace_back(job.model, job.cluster, profile, cores, spec, division, replicas);
     return models;
   }
 
   const CostModel& of(const ParallelSetup& mesh) const {
     const StageDivision division = mesh.division();
-    const auto& models = division == StageDivision{} ? models_ : divided_.at(division);
+    const int replicas = std::max(1, mesh.data / division.experts);
+    const auto measured = std::ranges::upper_bound(replicas_measured_, replicas) - 1;
+    const auto& models = models_.at({division, *measured});
     return asked_recompute_.fixed_by_training
                ? models.front()
                : models[static_cast<std::size_t>(mesh.recompute.of_all)];
@@ -323,7 +340,7 @@ class LayerConfigurations final : public ConfigurationCosts {
     return false;
   }
   /// What does not depend on recompute.
-  const CostModel& any_model() const { return models_.front(); }
+  const CostModel& any_model() const { return models_.at({{}, 1}).front(); }
 
   void visit_recomputes(ParallelSetup setup, const SpaceVisitor& visitor) const {
     using ByStage = ParallelSpace::ByStage;
@@ -444,8 +461,9 @@ class LayerConfigurations final : public ConfigurationCosts {
   const Job& job_;
   AskedRecompute asked_recompute_;
   bool has_attention_;
-  std::vector<CostModel> models_;
-  std::map<StageDivision, std::vector<CostModel>> divided_;  // all but the whole
+  const std::vector<int> replicas_measured_;
+  /// By division and by the most replicas that were measured.
+  std::map<std::pair<StageDivision, int>, std::vector<CostModel>> models_;
   std::vector<int> ranks_asked_, replicas_asked_, tensor_asked_, context_asked_, experts_asked_,
       expert_tensor_asked_;
   std::vector<bool> rows_asked_;  // sequence parallelism

@@ -95,4 +95,15 @@ std::vector<StageDivision> divisions_of(const Job& job) {
   return all;
 }
 
+std::vector<int> replicas_to_measure(const Job& job) {
+  std::vector<int> tried = asked_numbers(job.strategy.dp_degree, "dp_degree");
+  if (tried.empty()) tried = divisors(job.cluster.devices());
+  std::ranges::sort(tried);
+  std::vector<int> measured;
+  if (tried.front() == 1) measured.push_back(1);
+  const auto more = std::ranges::upper_bound(tried, 1);
+  if (more != tried.end()) measured.push_back(*more);
+  return measured;
+}
+
 }  // namespace pipewright::planner

@@ -29,4 +29,8 @@ std::vector<bool> asked_rows(const Job& job);
 /// layers can be divided by.
 std::vector<StageDivision> divisions_of(const Job& job);
 
+/// How many pipelines beside one another a profile for the job has to know: 1, and the fewest
+/// replicas that it tries besides, ascending; one of the two where it tries no other.
+std::vector<int> replicas_to_measure(const Job& job);
+
 }  // namespace pipewright::planner

@@ -105,7 +105,7 @@ bool shares_this_machine(const Cluster& cluster) {
 }
 
 CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores,
-                     const RecomputeSpec& recompute, const StageDivision& division)
+                     const RecomputeSpec& recompute, const StageDivision& division, int replicas)
     : model_(model),
       cluster_(cluster),
       cores_(cores > 0 ? cores : cores_of_this_machine()),
@@ -115,10 +115,10 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
     require_same_model(*profile, model);
     require_same_device(*profile, cluster);
     profile_ = *profile;
-    const DividedProfile* divided = find_divided(*profile, division);
+    const DividedProfile* divided = find_divided(*profile, division, replicas);
     StageDivision gathered = division;
     gathered.ring = false;
-    if (divided == nullptr) divided = find_divided(*profile, gathered);
+    if (divided == nullptr) divided = find_divided(*profile, gathered, replicas);
     if (divided != nullptr) {
       profile_->sizes = divided->sizes;
       profile_->ranks_measured = divided->ranks_measured;

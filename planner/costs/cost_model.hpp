@@ -51,9 +51,11 @@ class CostModel {
   /// among themselves, 0: this machine's. Throws InputError if the profile is of another model or
   /// another kind of device, and for layers to recompute that the model does not have.
   /// `division`: devices of a rank that divide its layers (tp), and replicas that divide the
-  /// experts (ep); all that is said of a rank is then said of each of them.
+  /// experts (ep); all that is said of a rank is then said of each of them. `replicas`: pipelines
+  /// beside one another, of which the profile may know that they share caches.
   CostModel(const Model& model, const Cluster& cluster, const Profile* profile, int cores = 0,
-            const RecomputeSpec& recompute = {}, const StageDivision& division = {});
+            const RecomputeSpec& recompute = {}, const StageDivision& division = {},
+            int replicas = 1);
 
   /// Why this size cannot be priced: it lies outside the sizes that were profiled. nullopt: it can;
   /// sizes between two measured ones are interpolated.

@@ -39,8 +39,9 @@ const ProfileSize& nearest_size(const std::vector<ProfileSize>& sizes, int micro
   });
 }
 
-const std::vector<ProfileSize>& sizes_of(const Profile& profile, const StageDivision& division) {
-  const DividedProfile* divided = find_divided(profile, division);
+const std::vector<ProfileSize>& sizes_of(const Profile& profile, const StageDivision& division,
+                                         int replicas) {
+  const DividedProfile* divided = find_divided(profile, division, replicas);
   return divided != nullptr ? divided->sizes : profile.sizes;
 }
 
@@ -72,12 +73,12 @@ class Sum {
 
 DrawnDurations::DrawnDurations(const Program& program, const CostTable& costs,
                                std::span<const StagePlan> stages, const Profile& profile,
-                               int micro_batch_size, const StageDivision& division)
+                               int micro_batch_size, const StageDivision& division, int replicas)
     : program_(program),
       costs_(costs),
       stages_(stages.begin(), stages.end()),
       clock_(profile.clock),
-      layers_(nearest_size(sizes_of(profile, division), micro_batch_size).spreads) {
+      layers_(nearest_size(sizes_of(profile, division, replicas), micro_batch_size).spreads) {
   if (layers_.empty()) {
     throw InputError(
         "this profile does not say how its measurements are spread; take it anew with `pipewright "

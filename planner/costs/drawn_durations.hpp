@@ -23,10 +23,11 @@ namespace pipewright::planner {
 class DrawnDurations {
  public:
   /// Program and costs must outlive it. Takes the nearest of the profile's micro-batch sizes, and
-  /// whole layers where it has none that are divided so. Throws InputError if the profile has no
-  /// spreads, or other layers than the stages.
+  /// whole layers where it has none that are divided so; as CostModel does. Throws InputError if
+  /// the profile has no spreads, or other layers than the stages.
   DrawnDurations(const Program& program, const CostTable& costs, std::span<const StagePlan> stages,
-                 const Profile& profile, int micro_batch_size, const StageDivision& division = {});
+                 const Profile& profile, int micro_batch_size, const StageDivision& division = {},
+                 int replicas = 1);
 
   /// By instruction, in ns; 0 for transfer ends. The same seed gives the same durations.
   std::vector<std::int64_t> draw(std::uint64_t seed) const;

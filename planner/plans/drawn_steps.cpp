@@ -1,5 +1,6 @@
 #include "planner/plans/drawn_steps.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -13,8 +14,9 @@ Distribution drawn_steps(const Plan& plan, const Profile& profile, std::int64_t 
                          std::uint64_t seed) {
   const Program program = program_of_run(plan);
   const CostTable costs = costs_of_run(plan);
+  const int replicas = std::max(1, plan.replicas() / plan.division().experts);
   const DrawnDurations durations(program, costs, plan.stages, profile, plan.micro_batch_size,
-                                 plan.division());
+                                 plan.division(), replicas);
   std::vector<std::int64_t> steps;
   for (std::int64_t k = 0; k < samples; ++k) {
     const std::vector<std::int64_t> drawn = durations.draw(seed + static_cast<std::uint64_t>(k));

@@ -147,12 +147,12 @@ std::vector<Subject> subjects() {
 
 /// With as many ranks at once as a configuration has, and as many replicas.
 Profile take_profile(const Job& job, std::vector<int> sizes, std::vector<StageDivision> divisions,
-                     int replicas, std::int64_t budget_ns) {
+                     std::vector<int> replicas, std::int64_t budget_ns) {
   exec::ProfileOptions options;
   options.micro_batch_sizes = std::move(sizes);
   options.ranks = job.cluster.devices();
   options.divisions = std::move(divisions);
-  options.replicas = replicas;
+  options.replicas = std::move(replicas);
   options.budget_ns = budget_ns;
   options.clock = exec::local::ClockKind::Virtual;
   options.data.data = kText;
@@ -172,7 +172,7 @@ Profile take_profile(const Job& job, const planner::Candidate& candidate) {
   if (division != StageDivision{}) divisions.push_back(division);
   constexpr std::int64_t kShort = 300'000'000;  // the least number of steps takes longer
   return take_profile(job, {candidate.parallel.micro_batch_size}, std::move(divisions),
-                      candidate.parallel.data / candidate.parallel.experts, kShort);
+                      {candidate.parallel.data / candidate.parallel.experts}, kShort);
 }
 
 /// As `pipewright profile` has it.
@@ -253,8 +253,8 @@ void summarise(const Subject& subject, const std::vector<Found>& all) {
 /// profiled and run in turn, in every round.
 void study(const Subject& subject, const Effort& effort) {
   const Job& job = subject.job;
-  const Profile first =
-      take_profile(job, {1, 2, 4}, planner::divisions_of(job), 1, kSearchBudgetNs);
+  const Profile first = take_profile(job, {1, 2, 4}, planner::divisions_of(job),
+                                     planner::replicas_to_measure(job), kSearchBudgetNs);
   std::vector<Found> all;
   const auto ranked = planner::search(job, &first, {.keep = effort.configurations}).ranked;
   for (const planner::Candidate& row : ranked) all.push_back({.what = row});

@@ -25,7 +25,7 @@
 namespace pipewright::tools {
 namespace {
 
-constexpr int kMostMicroBatch = 65536;
+constexpr int kMostMicroBatch = 65536, kMostReplicas = 1024;
 
 /// What is profiled: a model, and the machine it is for.
 struct Target {
@@ -34,6 +34,7 @@ struct Target {
   TrainingSpec training;
   int global_batch = 16;
   std::vector<StageDivision> divisions;  // that a job asks for
+  std::vector<int> replicas = {1};       // and pipelines beside one another
   std::string job = "job.json";          // its file, or what one may be called
 };
 
@@ -52,21 +53,36 @@ Target target_from(const std::string& what) {
   if (is_job) {
     Job job = read_job(root);
     std::vector<StageDivision> divisions = planner::divisions_of(job);
-    return {std::move(job.model), std::move(job.cluster), std::move(job.training),
-            job.global_batch,     std::move(divisions),   what};
+    std::vector<int> replicas = planner::replicas_to_measure(job);
+    return {std::move(job.model),
+            std::move(job.cluster),
+            std::move(job.training),
+            job.global_batch,
+            std::move(divisions),
+            std::move(replicas),
+            what};
   }
   target.model = read_model(root);
   target.cluster = this_machine();
   return target;
 }
 
-std::vector<int> sizes_from(const std::string& text) {
-  std::vector<int> sizes;
+/// Ascending, each once.
+std::vector<int> numbers_from(const std::string& text, const char* flag, int most) {
+  std::vector<int> numbers;
   for (const std::string& part : split_at_commas(text))
-    sizes.push_back(static_cast<int>(parse_integer(part, "--sizes", 1, kMostMicroBatch)));
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  return sizes;
+    numbers.push_back(static_cast<int>(parse_integer(part, flag, 1, most)));
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+/// On the virtual clock ranks take turns on the cores, so as many as there will be do no harm.
+int usual_ranks(const Cluster& cluster, bool on_gpus, exec::local::ClockKind clock) {
+  constexpr int kMostInTurns = 8;
+  if (on_gpus) return cluster.devices();
+  if (clock == exec::local::ClockKind::Virtual) return std::min(kMostInTurns, cluster.devices());
+  return std::min(2, planner::cores_of_this_machine());
 }
 
 /// Whether its devices are GPUs. Throws MachineError, and InputError for a flag that is for GPUs.
@@ -93,17 +109,19 @@ int run_profile(const Arguments& arguments, Session& session) {
   const Target target = target_from(names.empty() ? "gpt-tiny" : names.front());
   exec::ProfileOptions options;
   const auto sizes = arguments.text("--sizes");
-  options.micro_batch_sizes = sizes ? sizes_from(*sizes) : divisors_of(target.global_batch);
+  options.micro_batch_sizes =
+      sizes ? numbers_from(*sizes, "--sizes", kMostMicroBatch) : divisors_of(target.global_batch);
   const bool on_gpus = measures_gpus(target.cluster);
-  options.ranks = arguments.integer_or(
-      "--ranks", 1, 1024,
-      on_gpus ? target.cluster.devices() : std::min(2, planner::cores_of_this_machine()));
   if (arguments.text_or("--clock", "wall") == "virtual") {
     options.clock = exec::local::ClockKind::Virtual;
   }
+  options.ranks =
+      arguments.integer_or("--ranks", 1, 1024, usual_ranks(target.cluster, on_gpus, options.clock));
   if (on_gpus && arguments.has("--replicas"))
     throw InputError("--replicas belongs to CPUs, whose ranks share their caches");
-  options.replicas = arguments.integer_or("--replicas", 1, 1024, 1);
+  if (!on_gpus) options.replicas = target.replicas;
+  if (const auto replicas = arguments.text("--replicas"))
+    options.replicas = numbers_from(*replicas, "--replicas", kMostReplicas);
   if (!on_gpus && arguments.has("--precision"))
     throw InputError("--precision belongs to GPUs, and cluster " + target.cluster.name +
                      " has none");
@@ -165,13 +183,13 @@ Command profile_command() {
        .name = "--ranks",
        .argument = "N",
        .help = "ranks that compute at once while it is measured; 2, or 1 on a single core; on GPUs "
-               "as many as the cluster has devices"},
+               "as many as the cluster has devices; on the virtual clock as many, up to 8"},
       {.group = "Measurement",
        .name = "--replicas",
-       .argument = "N",
-       .help =
-           "so many pipelines of these ranks train the model side by side, as a plan's dp would "
-           "have them: their weights share the caches; on CPUs (1)"},
+       .argument = "LIST",
+       .help = "with commas: so many pipelines of these ranks train the model side by side, as a "
+               "plan's dp would have them, for their weights share the caches; on CPUs. Without it "
+               "1, and the job's least dp above it"},
       {.group = "Measurement",
        .name = "--clock",
        .argument = "KIND",

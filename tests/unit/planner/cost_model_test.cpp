@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "planner/configurations/requested_divisions.hpp"
+#include "planner/search/search.hpp"
 
 namespace pipewright::planner {
 namespace cost_model_test {
@@ -75,6 +77,59 @@ TEST(CostModel, InterpolatesBetweenMeasuredSizesAndRefusesOthers) {
   EXPECT_TRUE(model.refusal(1));
   EXPECT_TRUE(model.refusal(5));
   EXPECT_NE(model.refusal(8)->find("2 to 4"), std::string::npos);
+}
+
+/// What pipelines side by side were measured to take, the last layer with the loss.
+DividedProfile beside_replicas(const Profile& profile, int replicas, int times) {
+  std::vector<ProfileSize> sizes = profile.sizes;
+  for (ProfileSize& size : sizes) {
+    size.loss = {};
+    for (LayerTimes& layer : size.layers) layer.f.value *= times;
+  }
+  return {.ranks = {}, .replicas = replicas, .ranks_measured = 2, .sizes = sizes};
+}
+
+TEST(CostModel, TakesTheMostReplicasThatAreNoMoreThanItsOwn) {
+  Profile profile = mlp_profile();
+  profile.divided = {beside_replicas(profile, 4, 5), beside_replicas(profile, 2, 3)};
+  const auto first_layer = [&](int replicas) {
+    return CostModel(model_preset("mlp"), cluster_preset("local-cpu"), &profile, 2, {}, {},
+                     replicas)
+        .layer_times(2)[0]
+        .f.value;
+  };
+  EXPECT_EQ(first_layer(1), 2000);
+  EXPECT_EQ(first_layer(2), 3 * 2000);
+  EXPECT_EQ(first_layer(3), 3 * 2000);
+  EXPECT_EQ(first_layer(8), 5 * 2000);
+}
+
+/// Of the same work, so the row with replicas is behind.
+TEST(CostModel, ASearchPricesReplicasAsTheyWereMeasured) {
+  Job job;
+  job.model = model_preset("mlp");
+  job.cluster = cluster_preset("local-cpu", 2);
+  job.global_batch = 8;
+  job.strategy.dp_degree = {"1", "2"};
+  job.strategy.pp_degree = {"1"};
+  job.strategy.micro_batch_size = {"4"};
+  job.strategy.schedule_mode = {"naive"};
+  EXPECT_EQ(replicas_to_measure(job), (std::vector<int>{1, 2}));
+  Profile profile = mlp_profile();
+  const auto step_of = [&](int replicas) {
+    for (const Candidate& row : search(job, &profile, {.cores = 2}).ranked)
+      if (row.parallel.data == replicas) return row.step.value;
+    return std::int64_t{0};
+  };
+  const std::int64_t one = step_of(1), two = step_of(2);
+  ASSERT_GT(two, 0);
+  profile.divided = {beside_replicas(profile, 2, 3)};
+  EXPECT_EQ(step_of(1), one);
+  EXPECT_EQ(step_of(2), two + 2 * (4000 + 8000 + 12000) - 40 - 80);  // without the loss apart
+  job.strategy.dp_degree = {"4"};
+  EXPECT_EQ(replicas_to_measure(job), std::vector<int>{4});
+  job.strategy.dp_degree = {"1"};
+  EXPECT_EQ(replicas_to_measure(job), std::vector<int>{1});
 }
 
 /// The profile was taken with 2 ranks at once on 2 cores: 2 ranks cost what was measured, 4 ranks

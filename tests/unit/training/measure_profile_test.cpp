@@ -91,7 +91,7 @@ TEST(MeasureProfile, MeasuresAsManyReplicasAsAskedFor) {
   const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 8),
                                                 {.micro_batch_sizes = {1},
                                                  .ranks = 8,
-                                                 .replicas = 2,
+                                                 .replicas = {2},
                                                  .divisions = {{2, 1}},
                                                  .budget_ns = 100'000'000,
                                                  .clock = exec::local::ClockKind::Virtual});
@@ -117,6 +117,29 @@ TEST(MeasureProfile, TrainsOnTheDataThatItIsGiven) {
   };
   EXPECT_EQ(measure(std::string(4000, 'a')).sizes.front().layers.size(), model.layers.size());
   EXPECT_THROW(measure("short"), InputError);
+}
+
+/// Those of more replicas stand beside the others, whole layers too, and a plan takes its own.
+TEST(MeasureProfile, KeepsTheReplicasThatWereMeasuredApart) {
+  const Model model = model_preset("llama-tiny");
+  const Profile profile = exec::measure_profile(model, cluster_preset("local-cpu", 4),
+                                                {.micro_batch_sizes = {1},
+                                                 .ranks = 4,
+                                                 .replicas = {1, 2},
+                                                 .divisions = {{2, 1}},
+                                                 .budget_ns = 100'000'000,
+                                                 .clock = exec::local::ClockKind::Virtual});
+  ASSERT_EQ(profile.divided.size(), 3U);
+  EXPECT_EQ(find_divided(profile, {}), nullptr);
+  EXPECT_EQ(find_divided(profile, {}, 2), find_divided(profile, {}, 8));
+  EXPECT_EQ(find_divided(profile, {}, 2)->replicas, 2);
+  EXPECT_EQ(find_divided(profile, {2, 1})->replicas, 1);
+  EXPECT_EQ(find_divided(profile, {2, 1}, 3)->replicas, 2);
+  const Json json = to_json(profile);
+  const Profile again = read_profile(JsonCursor(json, "profile.json"));
+  EXPECT_EQ(to_json(again), json);
+  EXPECT_EQ(find_divided(again, {}, 2)->sizes.front().layers[1].f,
+            find_divided(profile, {}, 2)->sizes.front().layers[1].f);
 }
 
 TEST(MeasureProfile, RefusesADivisionThatTheLayersDoNotHave) {
