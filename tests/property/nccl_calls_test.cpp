@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
+#include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
 #include "exec/devices/cuda/issue_order.hpp"
 #include "exec/transports/nccl/calls.hpp"
@@ -181,6 +182,74 @@ TEST(NcclCalls, OfRandomOrdersGetStuckWhereTheProgramDoes) {
   EXPECT_GT(ok, 300);
   EXPECT_GT(stuck, 300);
   EXPECT_LT(refused, 300);
+}
+
+/// The same with collectives of groups between the cells. Those of which NCCL has no call are
+/// refused. Where a Program is stuck twice over, the calls, which come later than a list that sends
+/// before it computes, may show the other reason.
+TEST(NcclCalls, OfRandomOrdersWithGroupsEndWhereTheProgramDoes) {
+  int ok = 0, stuck = 0;
+  for (std::uint64_t seed = 1; seed <= 6000; ++seed) {
+    Case c = random_case(seed);
+    add_calls_to_some(reference::Dice(seed), c);
+    if (!is_usable(c)) continue;
+    const CommPolicy policy = for_nccl(program_of(c).policy);
+    const Program program = lower(order_of(c), policy, {.fragment = c.fragment});
+    const bool has_groups = std::ranges::any_of(
+        program.collectives, [](const Collective& one) { return is_group_collective(one.kind); });
+    if (!has_groups || !refusals_of(program).empty()) continue;
+    SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + shown(c));
+    const CostTable costs = costs_of(c);
+    const ReadBack read = read_back(calls_of(program, costs), program.fragment);
+    const bool ends = sim::check(program, costs).verdict == Verdict::Ok;
+    EXPECT_EQ(sim::check(read.program, costs).verdict == Verdict::Ok, ends);
+    EXPECT_EQ(read.program.code.size(), program.code.size());
+    EXPECT_TRUE(!ends || read.problems.empty()) << all_of(read.problems);
+    ++(ends ? ok : stuck);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(ok, 100);
+  EXPECT_GT(stuck, 100);
+}
+
+/// Every action of two devices a rank computes in three parts with sums between them, of which one
+/// goes on beside the next.
+TEST_P(NcclSchedule, PartsOfActionsGetStuckWhereTheProgramDoes) {
+  const planner::Schedule& schedule = *GetParam();
+  const planner::ScheduleRequest request{2, 4, schedule.default_chunks, {}};
+  if (refusal_of(schedule, request)) GTEST_SKIP() << "not made for 2 ranks and 4 micro-batches";
+  Order order = planner::make_order(schedule.name, request);
+  const Part computes{.call = {.kind = ActionKind::Part, .data = "mlp"}, .weight = 3};
+  const auto sum = [](ActionKind kind, const char* data) {
+    return Part{.call = {.kind = kind, .group = "tp", .data = data}};
+  };
+  Part beside = sum(ActionKind::AllGather, "b");
+  beside.beside = true;
+  for (int stage = 0; stage < order.stages(); ++stage) {
+    for (const ActionKind kind : {ActionKind::F, ActionKind::I, ActionKind::W, ActionKind::B})
+      order.parts.push_back({StageId(stage),
+                             kind,
+                             {computes, sum(ActionKind::AllReduce, "a"), computes, beside, computes,
+                              sum(ActionKind::ReduceScatter, "c")}});
+  }
+  order.mesh = {{"tp", 2}};
+  order = written_out(order);
+  int asked = 0;
+  for (CommPolicy policy : test::nccl_policies()) {
+    for (const int queues : {0, 1, 2}) {
+      policy.device_queues = queues;
+      SCOPED_TRACE(std::string(to_string(policy.issue)) + " " +
+                   std::string(to_string(policy.channel)) + " " +
+                   std::string(to_string(policy.post)) + " in_flight " +
+                   std::to_string(policy.in_flight) + " queues " + std::to_string(queues));
+      const Program program = lower(order, policy, {.optimizer = true});
+      if (!refusals_of(program).empty()) continue;
+      expect_same_verdict(program, CostTable::uniform(program.stages, {}));
+      if (HasFailure()) return;
+      ++asked;
+    }
+  }
+  EXPECT_GE(asked, 78);
 }
 
 TEST(IssueOrder, OfRandomProgramsExistsExactlyWhereCheckSaysOk) {

@@ -311,6 +311,16 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   return agreed && over.empty() ? kDone : kAnswerIsNo;
 }
 
+/// Of a plan whose ranks divide layers: no GPU trains it yet, and what they would tell one another
+/// can be seen all the same.
+void write_out_devices(Subject& subject, Session& session) {
+  Plan plan = *subject.plan();
+  plan.costs = subject.costs;
+  session.note("GPUs do not train divided layers yet; these are the calls that they would make");
+  subject.program = planner::program_of_run(plan);
+  subject.costs = planner::costs_of_run(plan);
+}
+
 /// What GPUs would be given; needs none.
 int dry_run(const Arguments& arguments, Session& session) {
   const std::string transport = arguments.text_or("--transport", "local");
@@ -325,7 +335,14 @@ int dry_run(const Arguments& arguments, Session& session) {
   if (!subject) return stop_after_plan(session);
   if (const auto forward = forward_request(arguments)) take_forwards(*subject, forward->mode);
   refuse_problems(*subject);
-  if (const Plan* plan = subject->plan()) require_executable(*plan, "cuda");
+  if (const Plan* plan = subject->plan()) {
+    const bool only_cpus_train_it = planner::divides_layers(*plan) &&
+                                    plan->executable.at("cpu").answer == Executable::Answer::Yes;
+    if (nccl && only_cpus_train_it && !arguments.has("--mode"))
+      write_out_devices(*subject, session);
+    else
+      require_executable(*plan, "cuda");
+  }
   return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
 }
 

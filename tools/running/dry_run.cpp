@@ -54,7 +54,7 @@ Json warm_up_fields(const StepCalls& step) {
 Json call_fields(const Call& call) {
   Json fields = {{"call", std::string(to_string(call.kind))}};
   if (is_group_mark(call)) return fields;
-  fields["action"] = to_string(call.cell);
+  fields["action"] = text_of(call);
   fields["stream"] = call.stream;
   fields["waits_for"] = call.waits_for;
   if (call.kind == CallKind::Compute) return fields;
@@ -120,22 +120,25 @@ std::string communicators_text(const StepCalls& step, int width) {
   return text;
 }
 
+std::string element_name(const Call& call) {
+  if (call.part && !call.part->call.dtype.empty()) return call.part->call.dtype;
+  return call.element_bytes == 8 ? "float64" : "float32";
+}
+
 std::string call_text(const StepCalls& step, const RankCalls& rank, const Call& call) {
   std::string text(to_string(call.kind));
   if (is_group_mark(call)) return text;
-  text += " " + to_string(call.cell);
+  text += " " + text_of(call);
   if (call.kind != CallKind::Compute) {
     const Communicator& communicator = step.plan.communicators[call.communicator];
     if (call.peer >= 0) text += ", peer " + std::to_string(call.peer);
-    text += ", " + (call.count > 0 ? std::to_string(call.count) +
-                                         (call.element_bytes == 8 ? " float64" : " float32")
+    text += ", " + (call.count > 0 ? std::to_string(call.count) + " " + element_name(call)
                                    : std::string("size not known"));
     text += ", " + exec::nccl::name_of(communicator);
   }
   if (rank.streams.size() > 1) text += ", stream \"" + rank.streams[call.stream] + "\"";
   for (const std::uint32_t wait : call.waits_for)
-    text +=
-        (wait == call.waits_for.front() ? ", after " : " and ") + to_string(rank.calls[wait].cell);
+    text += (wait == call.waits_for.front() ? ", after " : " and ") + text_of(rank.calls[wait]);
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/order/element_type.hpp"
 #include "exec/runtime/needs.hpp"
 
 namespace pipewright::exec::nccl {
@@ -105,6 +106,7 @@ class Calls {
         lanes_(lane_table(program)),
         message_bytes_(costs.message_bytes(program)) {
     step_.plan = communicators_of(program, costs);
+    step_.devices = program.devices;
     step_.in_flight = program.policy.issue == Issue::Stream ? program.policy.in_flight : 0;
   }
 
@@ -180,8 +182,12 @@ class Calls {
               .waits_for = {}};
     if (program_.policy.issue == Issue::Stream)
       call.stream = static_cast<std::uint32_t>(lanes_.number_of(lanes_.lane_of[id]));
+    if (const Action* owner = program_.action_of_part(id)) call.part_of = *owner;
+    if (in.kind == ActionKind::Part || is_call(in.kind)) call.part = part(in, call);
     if (is_transfer(in.kind)) {
       transfer(in, call);
+    } else if (in.in_collective() && is_group_collective(in.kind)) {
+      group_collective(in, call);
     } else if (in.in_collective()) {
       collective(program_.collectives[in.route], in.route, call);
     }
@@ -195,6 +201,34 @@ class Calls {
     call.peer = step_.plan.communicators[call.communicator].index_of(
         is_send(in.kind) ? route.destination : route.source);
     call.count = elements(message_bytes_[in.route], call.element_bytes);
+  }
+
+  pipewright::Part part(const Instruction& in, const Call& call) const {
+    pipewright::Part part{.call = program_.call(in)};
+    if (!call.part_of) return part;
+    const PartWork& work = program_.work(in);
+    part.weight = work.up_to - work.before;
+    part.beside = work.beside;
+    return part;
+  }
+
+  /// NCCL counts what a member brings to a gather, gets of a scatter, and sends to each.
+  void group_collective(const Instruction& in, Call& call) const {
+    const pipewright::Call& said = call.part->call;
+    call.kind = in.kind == ActionKind::AllReduce       ? CallKind::AllReduce
+                : in.kind == ActionKind::AllGather     ? CallKind::AllGather
+                : in.kind == ActionKind::ReduceScatter ? CallKind::ReduceScatter
+                : in.kind == ActionKind::AllToAll      ? CallKind::AllToAll
+                : in.kind == ActionKind::Broadcast     ? CallKind::Broadcast
+                                                       : CallKind::RingSend;
+    call.communicator = step_.plan.of_collective[in.route];
+    const bool is_of_each = call.kind == CallKind::AllGather ||
+                            call.kind == CallKind::ReduceScatter || call.kind == CallKind::AllToAll;
+    const auto& communicator = step_.plan.communicators[call.communicator];
+    const auto members = static_cast<std::int64_t>(communicator.members.size());
+    if (const ElementType* type = element_type(said.dtype))
+      call.element_bytes = static_cast<int>(type->bytes);
+    call.count = elements(bytes_of(said), call.element_bytes) / (is_of_each ? members : 1);
   }
 
   /// A sharded stage's sum leaves each member its own part; its parameters come back by UNSHARD.
@@ -261,8 +295,19 @@ std::string_view to_string(CallKind kind) {
       return "ncclReduceScatter";
     case CallKind::AllGather:
       return "ncclAllGather";
+    case CallKind::AllToAll:
+      return "ncclAlltoAll";
+    case CallKind::Broadcast:
+      return "ncclBroadcast";
+    case CallKind::RingSend:
+      return "ncclSend + ncclRecv";
   }
   return "";
+}
+
+std::string text_of(const Call& call) {
+  if (!call.part) return to_string(call.cell);
+  return to_string(*call.part) + (call.part_of ? " of " + to_string(*call.part_of) : "");
 }
 
 StepCalls calls_of(const Program& program, const CostTable& costs) {

@@ -1,10 +1,11 @@
 // The calls of NCCL that each rank makes for a step, in the order in which its host makes them,
 // with the events that order the streams. Plain data: `run --transport nccl --dry-run` prints it,
 // exec/transports/nccl/read_back.hpp turns it into a Program again for check to judge, and the
-// transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs,
-// over the array of all gradients, or weights, with its gaps for alignment, and it makes calls that
-// follow one another on different communicators between an ncclGroupStart and End, which changes
-// nothing but what they cost. Nothing here needs a GPU.
+// transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs
+// (no GPU trains layers that are divided yet), over the array of all gradients, or weights, with
+// its gaps for alignment, and it makes calls that follow one another on different communicators
+// between an ncclGroupStart and End, which changes nothing but what they cost. Nothing here needs a
+// GPU.
 //
 // A rank has a stream that computes and, under `stream`, one for each queue of docs/semantics.md
 // §2.1 and one for its collectives. A call's stream first waits for the events in `waits_for`.
@@ -14,12 +15,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/costs/costs.hpp"
 #include "core/order/action.hpp"
+#include "core/order/parts.hpp"
 #include "exec/transports/nccl/communicators.hpp"
 
 namespace pipewright::exec::nccl {
@@ -33,6 +36,9 @@ enum class CallKind : std::uint8_t {
   AllReduce,
   ReduceScatter,
   AllGather,
+  AllToAll,
+  Broadcast,
+  RingSend,  // to the next member, and from the one before, as one group
 };
 std::string_view to_string(CallKind kind);  // "ncclSend", …; "compute"
 
@@ -41,6 +47,10 @@ struct Call {
   Cell cell;                                   // what it is for; of GroupStart and GroupEnd nothing
   InstructionId instruction = kNoInstruction;  // the same in the Program
   std::uint32_t communicator = kNoCommunicator;
+  /// Of what the order says by name (a collective of a group, a transfer to a rank), and of each
+  /// part of an action: what it says, and whose part it is.
+  std::optional<pipewright::Part> part = {};
+  std::optional<Action> part_of = {};
   int peer = -1;             // Send, Recv: member index
   std::int64_t count = 0;    // elements, as NCCL counts them; 0: the size is not known
   int element_bytes = 4;     // float32; 8: float64
@@ -59,8 +69,14 @@ struct RankCalls {
 struct StepCalls {
   CommunicatorPlan plan;
   std::vector<RankCalls> ranks;
+  /// Axes along which consecutive ranks differ that are devices of one pipeline rank: groups are
+  /// called like them.
+  std::vector<MeshAxis> devices;
   int in_flight = 0;  // CommPolicy::in_flight; its waits are among `waits_for`
 };
+
+/// "0SEND_F1"; "ALL_REDUCE(tp:a:4x8:float32) of 0F0".
+std::string text_of(const Call& call);
 
 /// `costs` gives the sizes. Throws InputError as communicators_of() does. O(instructions).
 StepCalls calls_of(const Program& program, const CostTable& costs);

@@ -46,10 +46,18 @@ std::vector<RankId> members_of(const Edge& edge, Use use, const std::vector<Rank
   return {edge.first, edge.second};
 }
 
+/// Also those that do not call it, though they are in its group.
 std::vector<RankId> members_of(const Collective& collective) {
-  std::vector<RankId> ranks;
+  std::vector<RankId> ranks = collective.missing;
   for (const Collective::Member& member : collective.members) ranks.push_back(member.rank);
+  std::ranges::sort(ranks);
   return ranks;
+}
+
+/// Its name; "" where it is the replicas' or all ranks'.
+std::string group_of(const Program& program, const Collective& collective) {
+  const Instruction& first = program.code[collective.members.front().instruction];
+  return is_group_collective(first.kind) ? program.call(first).group : "";
 }
 
 /// All ranks that send or receive.
@@ -92,14 +100,20 @@ void plan_transfers(const Program& program, const CostTable& costs, Communicator
 }
 
 void plan_collectives(const Program& program, CommunicatorPlan& plan) {
-  std::map<std::vector<RankId>, std::uint32_t> known;
-  for (const Collective& collective : program.collectives) known[members_of(collective)] = 0;
-  for (auto& [members, index] : known) {
+  using Key = std::pair<std::string, std::vector<RankId>>;
+  const auto key_of = [&](const Collective& one) {
+    return Key(group_of(program, one), members_of(one));
+  };
+  std::map<Key, std::uint32_t> known;
+  for (const Collective& collective : program.collectives) known[key_of(collective)] = 0;
+  for (auto& [key, index] : known) {
+    const auto& [group, members] = key;
     index = static_cast<std::uint32_t>(plan.communicators.size());
-    plan.communicators.push_back({Use::Replicas, members, kReplicasCtas});
+    const Use use = group.empty() ? Use::Replicas : Use::Group;
+    plan.communicators.push_back({use, members, kReplicasCtas, group});
   }
   for (const Collective& collective : program.collectives)
-    plan.of_collective.push_back(known.at(members_of(collective)));
+    plan.of_collective.push_back(known.at(key_of(collective)));
 }
 
 void plan_warm_ups(const Program& program, CommunicatorPlan& plan) {
@@ -114,8 +128,9 @@ void plan_warm_ups(const Program& program, CommunicatorPlan& plan) {
   for (std::uint32_t c = 0; c < plan.communicators.size(); ++c) {
     std::sort(edges[c].begin(), edges[c].end());
     edges[c].erase(std::unique(edges[c].begin(), edges[c].end()), edges[c].end());
-    const bool replicas = plan.communicators[c].use == Use::Replicas;
-    if (replicas || !edges[c].empty()) plan.warm_ups.push_back({c, std::move(edges[c])});
+    const Use use = plan.communicators[c].use;
+    if (use == Use::Replicas || use == Use::Group || !edges[c].empty())
+      plan.warm_ups.push_back({c, std::move(edges[c])});
   }
 }
 
@@ -130,6 +145,7 @@ int connections_of(const Communicator& communicator) {
     case Use::All:
       return 2 * std::min(others, 2);  // neighbours along the pipeline, both directions
     case Use::Replicas:
+    case Use::Group:
       return 2 * std::min(others, 2);  // a ring
   }
   return 1;
@@ -179,6 +195,8 @@ std::string name_of(const Communicator& communicator) {
       return "all ranks";
     case Use::Replicas:
       return "replicas " + ranks;
+    case Use::Group:
+      return "group " + communicator.group + " " + ranks;
   }
   return ranks;
 }

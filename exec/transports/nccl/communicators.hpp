@@ -7,7 +7,8 @@
 // stream). That is a queue of docs/semantics.md §2.1, so the policy's channel decides:
 // one of two ranks for each directed edge (`edge`), or for each pair of ranks (`pair`), or one of
 // all ranks (`rank`). A group (`grouped`) is one launch only within one communicator, so it takes
-// one of all ranks too. Collectives have communicators of their own, one for each set of ranks.
+// one of all ranks too. Collectives have communicators of their own, one for each set of ranks, and
+// those of groups one for each group.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,14 @@ namespace pipewright::exec::nccl {
 inline constexpr std::uint32_t kNoCommunicator = std::numeric_limits<std::uint32_t>::max();
 
 struct Communicator {
-  enum class Use : std::uint8_t { Edge, Pair, All, Replicas };
+  enum class Use : std::uint8_t { Edge, Pair, All, Replicas, Group };
   Use use = Use::Edge;
   /// The member index of a rank is its place here. Edge: source, destination. Else ascending.
   std::vector<RankId> members;
   /// maxCTAs: the blocks that its kernel may occupy while it waits for the other side. Also the
   /// channels of a connection, each with a buffer of NCCL_BUFFSIZE.
   int most_ctas = 1;
+  std::string group = {};  // its name
 
   int index_of(RankId rank) const;  // -1: no member
   bool operator==(const Communicator&) const = default;
@@ -64,7 +66,7 @@ CommunicatorPlan communicators_of(const Program& program, const CostTable& costs
 /// CTAs that carry so many bytes a second in one direction of a link; 0: nobody knows the rate.
 int ctas_for(double bytes_per_second);
 
-/// "edge 0 to 1", "pair 0 1", "all ranks", "replicas 0 2".
+/// "edge 0 to 1", "pair 0 1", "all ranks", "replicas 0 2", "group tp 0 1".
 std::string name_of(const Communicator& communicator);
 
 /// What a rank's communicators take from its device while all of them are at work.

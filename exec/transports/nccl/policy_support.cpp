@@ -87,6 +87,34 @@ void refuse_odd_ends(const Program& program, std::vector<std::string>& refusals)
   }
 }
 
+/// Why what the order says there is not called; "" if it is.
+std::string fault_of_call(const Program& program, const Instruction& in) {
+  if (in.kind == ActionKind::NewGroup)
+    return " makes a group inside a step; here communicators are made before the first one, so "
+           "leave it out";
+  if (in.kind == ActionKind::HostSync)
+    return " waits for the device inside a step, which is no call of NCCL; leave it out, and check "
+           "the order with it";
+  if (is_transfer(in.kind) && is_call(in.kind) && !program.call(in).stream.empty())
+    return " names a stream, and transfers have those that the policy gives them; leave it out";
+  return "";
+}
+
+/// The first of them; and ranks that are several.
+void refuse_odd_calls(const Program& program, std::vector<std::string>& refusals) {
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    const std::string fault = fault_of_call(program, program.code[id]);
+    if (fault.empty()) continue;
+    refusals.push_back(program.text(id) + " of rank " + std::to_string(program.rank_of(id).value) +
+                       fault);
+    break;
+  }
+  if (devices_of_rank(program.mesh) > 1)
+    refusals.push_back("its ranks stand for " + std::to_string(devices_of_rank(program.mesh)) +
+                       " devices each, and every device calls NCCL; give a plan, or the order of "
+                       "the devices");
+}
+
 }  // namespace
 
 std::vector<PolicyField> policy_fields(const CommPolicy& policy) {
@@ -136,6 +164,7 @@ std::vector<std::string> refusals_of(const Program& program) {
                        "apart");
   refuse_eager(program, refusals);
   refuse_odd_ends(program, refusals);
+  refuse_odd_calls(program, refusals);
   const InstructionId ahead = ahead_of_its_data(program);
   if (policy.in_flight > 0 && policy.issue == Issue::Stream && ahead != kNoInstruction)
     refusals.push_back(program.text(ahead) +

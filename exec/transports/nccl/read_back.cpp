@@ -24,7 +24,7 @@ bool is_collective_call(const Call& call) {
 }
 
 std::string where(std::size_t rank, const Call& call) {
-  return "rank " + std::to_string(rank) + "'s " + to_string(call.cell);
+  return "rank " + std::to_string(rank) + "'s " + text_of(call);
 }
 
 // --- Who shares a line ---
@@ -139,9 +139,30 @@ void check_groups(const StepCalls& step, std::vector<std::string>& problems) {
   }
 }
 
+/// Streams of the calls of groups, where several lines share one; else 0, for each has its own.
+int device_queues_of(const StepCalls& step) {
+  std::size_t queues = 0;
+  bool are_shared = false;
+  for (const RankCalls& rank : step.ranks) {
+    std::set<std::uint32_t> streams;
+    std::set<std::string> lines;
+    for (const Call& call : rank.calls) {
+      if (!call.part || call.part->is_computation() || call.stream == 0) continue;
+      const pipewright::Call& said = call.part->call;
+      if (!is_group_collective(said.kind) && said.stream.empty()) continue;  // in a queue
+      streams.insert(call.stream);
+      lines.insert(said.stream.empty() ? "group " + said.group : "stream " + said.stream);
+    }
+    queues = std::max(queues, streams.size());
+    are_shared |= lines.size() > streams.size();
+  }
+  return are_shared ? static_cast<int>(queues) : 0;
+}
+
 CommPolicy policy_of(const StepCalls& step, std::vector<std::string>& problems) {
   CommPolicy policy;
   policy.in_flight = step.in_flight;
+  policy.device_queues = device_queues_of(step);
   const bool connected = std::any_of(step.plan.warm_ups.begin(), step.plan.warm_ups.end(),
                                      [](const WarmUp& one) { return !one.edges.empty(); });
   const bool transfers = !step.plan.of_route.empty();
@@ -169,14 +190,78 @@ CommPolicy policy_of(const StepCalls& step, std::vector<std::string>& problems) 
 
 // --- The order ---
 
-Order order_of(const StepCalls& step) {
-  Order order;
-  for (const RankCalls& rank : step.ranks) {
-    auto& row = order.ranks.emplace_back();
-    for (const Call& call : rank.calls) {
-      if (!is_group_mark(call)) row.push_back(call.cell);
+/// Actions whose parts are called, until the action itself is: then they are what actions of its
+/// stage and kind consist of, on every rank the same.
+class PartsOfActions {
+ public:
+  explicit PartsOfActions(std::vector<std::string>& problems) : problems_(problems) {}
+
+  void add(const Action& owner, const pipewright::Part& part) {
+    const auto at =
+        std::ranges::find_if(under_way_, [&](const ActionParts& one) { return is_of(one, owner); });
+    if (at != under_way_.end())
+      at->parts.push_back(part);
+    else
+      under_way_.push_back({owner.stage, owner.kind, {part}});
+  }
+  void end(std::size_t rank, const Call& call) {
+    for (const auto& action : {std::optional(call.cell.action), call.cell.partner}) {
+      if (!action) continue;
+      const auto own = std::ranges::find_if(
+          under_way_, [&](const ActionParts& one) { return is_of(one, *action); });
+      if (own == under_way_.end()) continue;
+      const auto known =
+          std::ranges::find_if(all_, [&](const ActionParts& one) { return is_of(one, *action); });
+      if (known == all_.end())
+        all_.push_back(std::move(*own));
+      else if (*known != *own)
+        problems_.push_back(where(rank, call) +
+                            " has other parts than an action of its stage and kind before it");
+      under_way_.erase(own);
     }
   }
+  std::vector<ActionParts> take() { return std::move(all_); }
+
+ private:
+  static bool is_of(const ActionParts& one, const Action& owner) {
+    return one.stage == owner.stage && one.kind == owner.kind;
+  }
+
+  std::vector<std::string>& problems_;
+  std::vector<ActionParts> under_way_, all_;
+};
+
+/// Members of the groups that are no axis of the devices.
+std::vector<Group> groups_of(const StepCalls& step) {
+  std::vector<Group> groups;
+  for (const Communicator& one : step.plan.communicators) {
+    if (one.use == Communicator::Use::Group && !span_of(step.devices, one.group))
+      groups.push_back({one.group, one.members});
+  }
+  return groups;
+}
+
+Order order_of(const StepCalls& step, std::vector<std::string>& problems) {
+  Order order;
+  CallTable table;
+  PartsOfActions parts(problems);
+  for (std::size_t r = 0; r < step.ranks.size(); ++r) {
+    auto& row = order.ranks.emplace_back();
+    for (const Call& call : step.ranks[r].calls) {
+      if (is_group_mark(call)) continue;
+      if (call.part_of) {
+        parts.add(*call.part_of, call.part.value());
+        continue;
+      }
+      row.push_back(call.cell);
+      if (call.part) row.back().action = table.action_of(call.part->call);
+      parts.end(r, call);
+    }
+  }
+  order.calls = table.take();
+  order.groups = groups_of(step);
+  order.parts = parts.take();
+  order.devices = step.devices;
   const OrderExtent extent = extent_of(order);
   order.micro_batches = extent.micro_batches;
   order.placement = placement_of_rows(order, extent.stages, extent.micro_batches);
@@ -240,9 +325,10 @@ void check_collectives(const StepCalls& step, const Program& program,
       const What what{call.kind, call.count, in.route};
       const auto [at, fresh] =
           first.emplace(std::pair(call.communicator, turn[call.communicator]++), what);
-      if (fresh || at->second == what) continue;
-      const bool alike =
-          std::get<0>(at->second) == call.kind && std::get<1>(at->second) == call.count;
+      const auto [kind, count, index] = at->second;
+      const bool is_known = count > 0 && call.count > 0;
+      const bool alike = kind == call.kind && (count == call.count || !is_known);
+      if (fresh || (alike && index == in.route)) continue;
       problems.push_back(where(r, call) +
                          (alike ? " meets a call that is for another sum on "
                                 : " meets another kind or size of call on ") +
@@ -310,8 +396,8 @@ void check_events(const StepCalls& step, const Program& program,
       for (const InstructionId need : needs[i]) {
         const std::uint32_t before = places[need - begin];
         if (before >= places[i] || !ended.orders(places[i], before))
-          problems.push_back(where(r, call) + " may start before " +
-                             to_string(rank.calls[before].cell) + ", which it needs, has ended");
+          problems.push_back(where(r, call) + " may start before " + text_of(rank.calls[before]) +
+                             ", which it needs, has ended");
       }
     }
   }
@@ -321,7 +407,7 @@ void check_events(const StepCalls& step, const Program& program,
 
 ReadBack read_back(const StepCalls& step, bool fragment) {
   ReadBack result;
-  result.order = order_of(step);
+  result.order = order_of(step, result.problems);
   const CommPolicy policy = policy_of(step, result.problems);
   result.program = lower(result.order, policy, {.fragment = fragment});
   check_peers(step, result.program, result.problems);

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/order/devices.hpp"
 #include "core/program/lower.hpp"
 #include "exec/transports/nccl/calls.hpp"
 #include "exec/transports/nccl/policy_support.hpp"
@@ -285,6 +286,95 @@ TEST(NcclCalls, TiedWeightsAreSummedOnTheComputeStreamByAllWhoShareThem) {
 
 StepCalls torch_calls(const CommPolicy& policy = {}) {
   return calls_of(program_of(kTwoRanks, policy), sizes(2, 4096));
+}
+
+/// Each group has a communicator, also where two have the same members.
+TEST(NcclCalls, CollectivesOfGroupsAreCalledOnTheirOwnCommunicators) {
+  const Program program = program_of(
+      "0F0,ALL_REDUCE(g:1:4x8:float32),ALL_GATHER(h:2:4x8:bfloat16),ALL_TO_ALL(g:3:8:float64)\n"
+      "0F1,ALL_REDUCE(g:1:4x8:float32),ALL_GATHER(h:2:4x8:bfloat16),ALL_TO_ALL(g:3:8:float64)\n");
+  const StepCalls step = calls_of(program, sizes(1, 0));
+  EXPECT_THAT(names_of(step.plan), ElementsAre("group g 0 1", "group h 0 1"));
+  EXPECT_THAT(
+      lines_of(step.ranks[0]),
+      ElementsAre("compute 0F0 @compute", "ncclAllReduce ALL_REDUCE @group g <0F0",
+                  "ncclAllGather ALL_GATHER @group h <0F0", "ncclAlltoAll ALL_TO_ALL @group g"));
+  const auto& calls = step.ranks[1].calls;
+  EXPECT_EQ(text_of(calls[2]), "ALL_GATHER(h:2:4x8:bfloat16)");
+  EXPECT_EQ(calls[1].count, 32);
+  EXPECT_EQ(calls[2].count, 16);  // what a member brings
+  EXPECT_EQ(calls[2].element_bytes, 2);
+  EXPECT_EQ(calls[3].count, 4);  // to each
+  EXPECT_EQ(calls[3].element_bytes, 8);
+  const ReadBack read = read_back(step);
+  EXPECT_THAT(read.problems, ElementsAre());
+  EXPECT_EQ(verdict_of(read), Verdict::Ok);
+  EXPECT_EQ(read.program.code.size(), program.code.size());
+}
+
+TEST(NcclCalls, WhatIsNoCallOfNcclIsRefused) {
+  for (const auto& [call, why] : {std::pair("NEW_GROUP(g)", "makes a group inside a step"),
+                                  std::pair("HOST_SYNC", "waits for the device inside a step")}) {
+    const Program program = program_of(std::string("0F0,") + call + "\n0F1," + call + "\n");
+    EXPECT_THAT(refusals_of(program), ElementsAre(HasSubstr(why)));
+  }
+}
+
+/// On streams of their own the groups wait for nobody; on one stream, which is all that a device
+/// may have left, the two ranks wait for one another.
+TEST(ReadBackCalls, GroupsCalledInAnotherOrderHangWhereTheyShareAStream) {
+  const std::string csv =
+      "0F0,ALL_REDUCE(g:1),ALL_GATHER(h:2)\n0F1,ALL_GATHER(h:2),ALL_REDUCE(g:1)\n";
+  for (const int queues : {0, 1}) {
+    const Program program = program_of(csv, {.device_queues = queues});
+    const ReadBack read = read_back(calls_of(program, sizes(1, 0)));
+    EXPECT_THAT(read.problems, ElementsAre());
+    EXPECT_EQ(read.program.policy.device_queues, queues);
+    EXPECT_EQ(verdict_of(read), queues == 0 ? Verdict::Ok : Verdict::Deadlock);
+  }
+}
+
+TEST(ReadBackCalls, AMemberThatNeverCallsIsMissed) {
+  const Program program = program_of("0F0,ALL_REDUCE(g:1),ALL_REDUCE(g:2)\n0F1,ALL_REDUCE(g:1)\n");
+  const StepCalls step = calls_of(program, sizes(1, 0));
+  EXPECT_THAT(names_of(step.plan), ElementsAre("group g 0 1"));
+  EXPECT_EQ(verdict_of(read_back(step)), Verdict::Deadlock);
+}
+
+/// Two pipeline ranks of two devices each, whose actions have parts.
+TEST(ReadBackCalls, PartsOfActionsAreFoundAgain) {
+  Order order = planner::make_order("zb-h1", {2, 4, 1, {}});
+  const pipewright::Part computes{.call = {.kind = ActionKind::Part, .data = "mlp"}, .weight = 3};
+  const pipewright::Part sums{.call = {.kind = ActionKind::AllReduce,
+                                       .group = "tp",
+                                       .shape = std::vector<std::int64_t>{4, 8},
+                                       .dtype = "float32"}};
+  for (const int stage : {0, 1}) {
+    for (const ActionKind kind : {ActionKind::F, ActionKind::I})
+      order.parts.push_back({StageId(stage), kind, {computes, sums, computes}});
+  }
+  order.mesh = {{"tp", 2}};
+  EXPECT_THAT(refusals_of(lower(order, {})), ElementsAre(HasSubstr("2 devices each")));
+  const Program program = lower(written_out(order), {});
+  StepCalls step = calls_of(program, sizes(2, 64));
+  EXPECT_THAT(names_of(step.plan), ElementsAre("edge 0 to 2", "edge 1 to 3", "edge 2 to 0",
+                                               "edge 3 to 1", "group tp 0 1", "group tp 2 3"));
+  const ReadBack read = read_back(step);
+  EXPECT_THAT(read.problems, ElementsAre());
+  EXPECT_EQ(read.order.parts.size(), 4U);
+  EXPECT_EQ(verdict_of(read), Verdict::Ok);
+  ASSERT_EQ(read.program.code.size(), program.code.size());
+  for (InstructionId id = 0; id < program.code.size(); ++id)
+    EXPECT_EQ(read.program.code[id].kind, program.code[id].kind);
+  // One rank forgets a sum of one action.
+  auto& calls = step.ranks[3].calls;
+  const auto sum = std::ranges::find_if(calls.rbegin(), calls.rend(), [](const Call& call) {
+    return call.kind == CallKind::AllReduce;
+  });
+  ASSERT_NE(sum, calls.rend());
+  sum->kind = CallKind::Compute;
+  sum->part = computes;
+  EXPECT_THAT(read_back(step).problems, testing::Contains(HasSubstr("other parts than an action")));
 }
 
 TEST(ReadBackCalls, FindsThePolicyInTheCalls) {

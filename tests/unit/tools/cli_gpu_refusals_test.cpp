@@ -16,6 +16,8 @@ using testing::HasSubstr;
 constexpr const char* kGpuWays[] = {"--device cuda", "--transport nccl", "--device cuda --dry-run",
                                     "--transport nccl --dry-run"};
 
+constexpr const char* kCallsOfNccl = "--transport nccl --dry-run";
+
 /// Exit status, and one line that says it.
 void expect_refused(const Folder& folder, const std::string& words, int status,
                     const std::string& says) {
@@ -48,30 +50,40 @@ std::string job_on_a100s(const std::string& model, const std::string& strategy) 
          strategy + "}";
 }
 
-/// CPUs train it, with sequence parallelism and without.
-TEST(GpuRefusals, APlanWithTensorParallelismIsRefusedInItsOwnWords) {
-  for (const char* divides_rows : {"false", "true"}) {
-    const Folder folder;
-    folder.write("job.json", job_on_a100s("megatron-1.7b", R"({"mp_degree": 2, "sharding_stage": 0,
-                                                   "use_sequence_parallel": )" +
-                                                               std::string(divides_rows) + "}"));
-    ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
-    for (const char* way : kGpuWays)
-      expect_refused(folder, std::string("plan.json ") + way, 3,
-                     "this plan does not run on GPUs: not in the executor: tensor parallelism on "
-                     "GPUs; use --device cpu\n");
+/// CPUs train it; what GPUs would call is shown.
+void expect_trained_on_cpus_alone(const std::string& job, const std::string& words,
+                                  const std::string& group) {
+  const Folder folder;
+  folder.write("job.json", job);
+  ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
+  for (const char* way : kGpuWays) {
+    if (way != std::string(kCallsOfNccl))
+      expect_refused(
+          folder, std::string("plan.json ") + way, 3,
+          "this plan does not run on GPUs: not in the executor: " + words + "; use --device cpu\n");
   }
+  const CommandResult shown = pipewright("run plan.json --transport nccl --dry-run", folder);
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.err, HasSubstr("GPUs do not train divided layers yet"));
+  EXPECT_THAT(shown.out, HasSubstr("group " + group + " 0 1, at most"));
+  EXPECT_THAT(shown.out, HasSubstr("the calls, read back: ok"));
+}
+
+/// With sequence parallelism and without.
+TEST(GpuRefusals, APlanWithTensorParallelismIsRefusedInItsOwnWords) {
+  for (const char* divides_rows : {"false", "true"})
+    expect_trained_on_cpus_alone(job_on_a100s("megatron-1.7b",
+                                              R"({"mp_degree": 2, "sharding_stage": 0,
+                                                  "use_sequence_parallel": )" +
+                                                  std::string(divides_rows) + "}"),
+                                 "tensor parallelism on GPUs", "tp");
 }
 
 TEST(GpuRefusals, APlanWithContextParallelismIsRefusedInItsOwnWords) {
-  const Folder folder;
-  folder.write("job.json", job_on_a100s("megatron-1.7b", R"({"mp_degree": 1, "cp_degree": 2,
-                                                             "sharding_stage": 0})"));
-  ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
-  for (const char* way : kGpuWays)
-    expect_refused(folder, std::string("plan.json ") + way, 3,
-                   "this plan does not run on GPUs: not in the executor: context parallelism on "
-                   "GPUs; use --device cpu\n");
+  expect_trained_on_cpus_alone(job_on_a100s("megatron-1.7b",
+                                            R"({"mp_degree": 1, "cp_degree": 2,
+                                                "sharding_stage": 0})"),
+                               "context parallelism on GPUs", "cp");
 }
 
 /// Of 1,028 tokens each rank along cp has 514, which four along tp do not divide.
