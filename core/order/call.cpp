@@ -140,6 +140,11 @@ std::optional<Call> parse_call(std::string_view text) {
   return call;
 }
 
+std::string line_of(const Call& call) {
+  if (!call.stream.empty()) return "stream " + call.stream;
+  return is_group_collective(call.kind) ? "group " + call.group : "";
+}
+
 std::string_view difference(const Call& a, const Call& b) {
   if (a.kind != b.kind && !(is_transfer(a.kind) && is_transfer(b.kind))) return "kind";
   if (a.group != b.group) return "group";

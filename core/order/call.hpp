@@ -30,6 +30,9 @@ struct Call {
 };
 
 std::string to_string(const Call& call);
+/// Which line of its rank it stands in (docs/semantics.md §3.3): "stream 2", "group ep"; "" for a
+/// transfer that names no stream, and for what is no collective of a group.
+std::string line_of(const Call& call);
 /// nullopt where the text is no call. Spaces around every part are allowed; a type may have a
 /// usual short name ("bf16").
 std::optional<Call> parse_call(std::string_view text);

@@ -24,14 +24,9 @@ struct ByInstruction {
 
 constexpr std::int64_t kCollectiveLane = -1, kGroupLane = -4, kFirstLine = -8;
 
-/// A collective of a group, or a transfer that names a stream (§3.3).
+/// line_of() its call is something.
 bool stands_in_line(const Program& program, const Instruction& in) {
   return is_group_collective(in.kind) || (is_call(in.kind) && !program.call(in).stream.empty());
-}
-
-/// What the line of a call is called: "stream 2", "group ep".
-std::string line_name(const Call& call) {
-  return call.stream.empty() ? "group " + call.group : "stream " + call.stream;
 }
 
 /// The lines of a rank, in the order of their first calls.
@@ -144,7 +139,7 @@ LaneTable lane_table(const Program& program) {
       const bool in_group = !in_line && has_group_queues && program.batch_of(id) != kNoBatch;
       const bool alone = by_transfer && is_transfer(in.kind) && !in_group && !in_line;
       std::int64_t key =
-          in_line ? lines.key_of(line_name(program.call(in))) : lane_key(program, in, channel);
+          in_line ? lines.key_of(line_of(program.call(in))) : lane_key(program, in, channel);
       if (in_group) key = kGroupLane - (channel == Channel::Direction ? key : 0);
       const auto found = alone ? known.end()
                                : std::find_if(known.begin(), known.end(),
@@ -188,8 +183,7 @@ std::string lane_name(const Program& program, const LaneTable& table, std::uint3
                                   : kNoInstruction;
   if (table.number_of(lane) == 0) return "compute";
   if (stands_in_line(program, program.code[first])) {
-    return program.policy.device_queues == 1 ? "calls"
-                                             : line_name(program.call(program.code[first]));
+    return program.policy.device_queues == 1 ? "calls" : line_of(program.call(program.code[first]));
   }
   if (program.code[first].in_collective()) return "collectives";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank)

@@ -6,7 +6,7 @@
 #include "planner/estimate/coefficients.hpp"
 #include "planner/measured/normal.hpp"
 #include "planner/plans/drawn_steps.hpp"
-#include "planner/plans/program_of_plan.hpp"
+#include "planner/plans/run_of_plan.hpp"
 #include "planner/search/measured_fit.hpp"
 #include "planner/search/search.hpp"
 
@@ -55,10 +55,12 @@ std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, i
 void fill_intervals(const Job& job, const Profile* profile, int cores, SearchResult& result) {
   result.intervals = intervals_of(job, profile, cores, result.ranked);
   if (profile == nullptr || !result.best || !has_spreads(*profile)) return;
+  const Plan& plan = *result.best;
+  const bool is_run_known = !divides_layers(plan) || plan.executable.at("cpu") == Executable{};
   constexpr std::size_t kMostInstructions = 200'000;
   constexpr int kDraws = 41;
-  if (program_of_plan(*result.best).code.size() <= kMostInstructions)
-    result.drawn_best = drawn_steps(*result.best, *profile, kDraws);
+  if (is_run_known && program_of_run(plan).code.size() <= kMostInstructions)
+    result.drawn_best = drawn_steps(plan, *profile, kDraws);
 }
 
 }  // namespace pipewright::planner

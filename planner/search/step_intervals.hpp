@@ -31,7 +31,7 @@ std::vector<StepInterval> intervals_of(const Job& job, const Profile* profile, i
 struct SearchResult;
 
 /// Both kinds of its intervals, where rows are shown. Draws 41 steps of the best plan, and none of
-/// one with more than 200,000 instructions.
+/// one whose run has more than 200,000 instructions, or is not known.
 void fill_intervals(const Job& job, const Profile* profile, int cores, SearchResult& result);
 
 }  // namespace pipewright::planner

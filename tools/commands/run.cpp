@@ -336,8 +336,10 @@ int dry_run(const Arguments& arguments, Session& session) {
   if (const auto forward = forward_request(arguments)) take_forwards(*subject, forward->mode);
   refuse_problems(*subject);
   if (const Plan* plan = subject->plan()) {
+    const auto on_cpus = plan->executable.find("cpu");
     const bool only_cpus_train_it = planner::divides_layers(*plan) &&
-                                    plan->executable.at("cpu").answer == Executable::Answer::Yes;
+                                    on_cpus != plan->executable.end() &&
+                                    on_cpus->second == Executable{};
     if (nccl && only_cpus_train_it && !arguments.has("--mode"))
       write_out_devices(*subject, session);
     else

@@ -148,10 +148,10 @@ int device_queues_of(const StepCalls& step) {
     std::set<std::string> lines;
     for (const Call& call : rank.calls) {
       if (!call.part || call.part->is_computation() || call.stream == 0) continue;
-      const pipewright::Call& said = call.part->call;
-      if (!is_group_collective(said.kind) && said.stream.empty()) continue;  // in a queue
+      std::string line = line_of(call.part->call);
+      if (line.empty()) continue;  // in a queue
       streams.insert(call.stream);
-      lines.insert(said.stream.empty() ? "group " + said.group : "stream " + said.stream);
+      lines.insert(std::move(line));
     }
     queues = std::max(queues, streams.size());
     are_shared |= lines.size() > streams.size();
