@@ -24,9 +24,9 @@ struct ByInstruction {
 
 constexpr std::int64_t kCollectiveLane = -1, kGroupLane = -4, kFirstLine = -8;
 
-/// line_of() its call is something.
-bool stands_in_line(const Program& program, const Instruction& in) {
-  return is_group_collective(in.kind) || (is_call(in.kind) && !program.call(in).stream.empty());
+/// "" for what is no call, too.
+std::string line_of(const Program& program, const Instruction& in) {
+  return is_call(in.kind) ? line_of(program.call(in)) : "";
 }
 
 /// The lines of a rank, in the order of their first calls.
@@ -135,11 +135,11 @@ LaneTable lane_table(const Program& program) {
         table.lane_of[id] = table.rank_lane_begin.back();
         continue;
       }
-      const bool in_line = stands_in_line(program, in);
+      const std::string line = line_of(program, in);
+      const bool in_line = !line.empty();
       const bool in_group = !in_line && has_group_queues && program.batch_of(id) != kNoBatch;
       const bool alone = by_transfer && is_transfer(in.kind) && !in_group && !in_line;
-      std::int64_t key =
-          in_line ? lines.key_of(line_of(program.call(in))) : lane_key(program, in, channel);
+      std::int64_t key = in_line ? lines.key_of(line) : lane_key(program, in, channel);
       if (in_group) key = kGroupLane - (channel == Channel::Direction ? key : 0);
       const auto found = alone ? known.end()
                                : std::find_if(known.begin(), known.end(),
@@ -182,9 +182,8 @@ std::string lane_name(const Program& program, const LaneTable& table, std::uint3
                                   ? table.instructions[table.lane_begin[lane]]
                                   : kNoInstruction;
   if (table.number_of(lane) == 0) return "compute";
-  if (stands_in_line(program, program.code[first])) {
-    return program.policy.device_queues == 1 ? "calls" : line_of(program.call(program.code[first]));
-  }
+  const std::string line = line_of(program, program.code[first]);
+  if (!line.empty()) return program.policy.device_queues == 1 ? "calls" : line;
   if (program.code[first].in_collective()) return "collectives";
   if (program.policy.issue == Issue::Stream && program.policy.channel == Channel::Rank)
     return "comm";

@@ -124,6 +124,7 @@ CostModel::CostModel(const Model& model, const Cluster& cluster, const Profile* 
       profile_->ranks_measured = divided->ranks_measured;
       measures_parts_ = true;
     }
+    profile_->divided.clear();  // a model for each of them would hold all of them
     std::sort(profile_->sizes.begin(), profile_->sizes.end(),
               [](const ProfileSize& a, const ProfileSize& b) {
                 return a.micro_batch_size < b.micro_batch_size;

@@ -23,7 +23,7 @@ namespace pipewright::planner {
 class DrawnDurations {
  public:
   /// Program and costs must outlive it. Takes the nearest of the profile's micro-batch sizes, and
-  /// whole layers where it has none that are divided so; as CostModel does. Throws InputError if
+  /// whole layers where it has none that are divided so. Throws InputError if
   /// the profile has no spreads, or other layers than the stages.
   DrawnDurations(const Program& program, const CostTable& costs, std::span<const StagePlan> stages,
                  const Profile& profile, int micro_batch_size, const StageDivision& division = {},

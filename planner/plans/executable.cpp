@@ -83,4 +83,9 @@ std::map<std::string, Executable> executable_on_devices(const Job& job,
           {"cuda", {Answer::IfThere, "the CUDA module and a GPU (pipewright doctor)"}}};
 }
 
+bool cpus_run(const Plan& plan) {
+  const auto found = plan.executable.find("cpu");
+  return found != plan.executable.end() && found->second == Executable{};
+}
+
 }  // namespace pipewright::planner

@@ -18,4 +18,7 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
 std::map<std::string, Executable> executable_on_devices(const Job& job,
                                                         const ParallelSetup& parallel);
 
+/// Whether CPUs run it as it is; false where the plan does not say.
+bool cpus_run(const Plan& plan);
+
 }  // namespace pipewright::planner

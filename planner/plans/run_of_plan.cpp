@@ -18,19 +18,6 @@
 namespace pipewright::planner {
 namespace {
 
-/// Pipelines that have experts of their own.
-int whole_replicas(const Plan& plan) {
-  const StageDivision ranks = plan.division();
-  if (plan.expert_tensor_parallel == 1 && ranks.tensor > 1) {
-    const std::string fault = fold_fault(ranks, plan.replicas(), plan.expert_parallel);
-    if (!fault.empty()) throw InputError("the plan cannot be run: " + fault);
-  }
-  if (plan.replicas() % ranks.experts == 0) return plan.replicas() / ranks.experts;
-  throw InputError("the plan's expert_parallel, " + std::to_string(plan.expert_parallel) +
-                   ", does not divide its replicas, dp " + std::to_string(plan.replicas()) +
-                   "; make it one of its divisors");
-}
-
 std::vector<ActionParts> parts_of_layers(const Plan& plan, exec::Numerics numerics,
                                          exec::RunMode mode = exec::RunMode::Train) {
   std::vector<ActionParts> all = exec::divided_parts(
@@ -227,6 +214,18 @@ std::vector<int> devices_of_run(const Plan& plan, const std::vector<std::size_t>
 }  // namespace
 
 bool divides_layers(const Plan& plan) { return plan.division() != StageDivision{}; }
+
+int whole_replicas(const Plan& plan) {
+  const StageDivision ranks = plan.division();
+  if (plan.expert_tensor_parallel == 1 && ranks.tensor > 1) {
+    const std::string fault = fold_fault(ranks, plan.replicas(), plan.expert_parallel);
+    if (!fault.empty()) throw InputError("the plan cannot be run: " + fault);
+  }
+  if (plan.replicas() % ranks.experts == 0) return plan.replicas() / ranks.experts;
+  throw InputError("the plan's expert_parallel, " + std::to_string(plan.expert_parallel) +
+                   ", does not divide its replicas, dp " + std::to_string(plan.replicas()) +
+                   "; make it one of its divisors");
+}
 
 Order order_of_run(const Plan& plan, exec::Numerics numerics, exec::RunMode mode) {
   const bool trains = mode == exec::RunMode::Train;

@@ -13,6 +13,9 @@ namespace pipewright::planner {
 /// Whether it is another one than program_of_plan()'s.
 bool divides_layers(const Plan& plan);
 
+/// Pipelines that have experts of their own. InputError where there are none, or not whole ones.
+int whole_replicas(const Plan& plan);
+
 /// Replicas that divide the experts, and ranks that divide sequences, are devices of one rank
 /// there. InputError where expert_parallel does not divide the replicas. The plan's own parts, if
 /// they are those of the model's layers in these numerics. Else theirs: exchanges between experts,

@@ -6,6 +6,7 @@
 #include "planner/estimate/coefficients.hpp"
 #include "planner/measured/normal.hpp"
 #include "planner/plans/drawn_steps.hpp"
+#include "planner/plans/executable.hpp"
 #include "planner/plans/run_of_plan.hpp"
 #include "planner/search/measured_fit.hpp"
 #include "planner/search/search.hpp"
@@ -56,11 +57,12 @@ void fill_intervals(const Job& job, const Profile* profile, int cores, SearchRes
   result.intervals = intervals_of(job, profile, cores, result.ranked);
   if (profile == nullptr || !result.best || !has_spreads(*profile)) return;
   const Plan& plan = *result.best;
-  const bool is_run_known = !divides_layers(plan) || plan.executable.at("cpu") == Executable{};
+  if (divides_layers(plan) && !cpus_run(plan)) return;
   constexpr std::size_t kMostInstructions = 200'000;
   constexpr int kDraws = 41;
-  if (is_run_known && program_of_run(plan).code.size() <= kMostInstructions)
-    result.drawn_best = drawn_steps(plan, *profile, kDraws);
+  const Program run = program_of_run(plan);
+  if (run.code.size() <= kMostInstructions)
+    result.drawn_best = drawn_steps(plan, run, *profile, kDraws);
 }
 
 }  // namespace pipewright::planner

@@ -189,7 +189,7 @@ void run(const Plan& plan, const Profile& profile, int steps, Found& found) {
   const Program program = planner::program_of_run(plan);
   const CostTable costs = planner::costs_of_run(plan);
   constexpr int kDraws = 41;
-  found.drawn_ns.push_back(planner::drawn_steps(plan, profile, kDraws).median().value);
+  found.drawn_ns.push_back(planner::drawn_steps(plan, program, profile, kDraws).median().value);
   const int micro_batches = plan.replicas() * plan.micro_batches;
   const auto data = exec::make_data(plan.model,
                                     {.samples = plan.micro_batch_size,

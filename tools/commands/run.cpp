@@ -6,6 +6,7 @@
 #include "exec/devices/paced/device.hpp"
 #include "exec/transports/process/transport.hpp"
 #include "planner/base/cores.hpp"
+#include "planner/plans/executable.hpp"
 #include "planner/plans/run_of_plan.hpp"
 #include "sim/engine.hpp"
 #include "tools/cli/arguments.hpp"
@@ -216,13 +217,14 @@ std::string shared_cores_text(const Program& program) {
 }
 
 /// Ranks that divide layers compute as what they are: every device a rank.
-void take_devices(Subject& subject, const TrainingRequest& training, exec::RunMode mode) {
-  const bool on_gpus = training.cuda.has_value();
+void take_devices(Subject& subject, exec::Numerics numerics = exec::Numerics::Fast,
+                  exec::RunMode mode = exec::RunMode::Train) {
   Plan* const plan = std::get_if<Plan>(&subject.given);
-  if (plan == nullptr || on_gpus || !planner::divides_layers(*plan)) return;
+  if (plan == nullptr || !planner::divides_layers(*plan)) return;
   plan->policy = subject.program.policy;
-  subject.order = planner::order_of_run(*plan, training.numerics, mode);
-  subject.program = planner::program_of_run(*plan, training.numerics, mode);
+  plan->costs = subject.costs;
+  subject.order = planner::order_of_run(*plan, numerics, mode);
+  subject.program = planner::program_of_run(*plan, numerics, mode);
   subject.costs = planner::costs_of_run(*plan);
 }
 
@@ -231,8 +233,9 @@ RunRequest take_request(const Arguments& arguments, Subject& subject) {
   const auto forward = forward_request(arguments);
   if (forward) take_forwards(subject, forward->mode);
   RunRequest request = run_request(arguments, subject);
-  if (request.training)
-    take_devices(subject, *request.training, forward ? forward->mode : exec::RunMode::Train);
+  if (request.is_on_cpus())
+    take_devices(subject, request.training->numerics,
+                 forward ? forward->mode : exec::RunMode::Train);
   return request;
 }
 
@@ -311,16 +314,6 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   return agreed && over.empty() ? kDone : kAnswerIsNo;
 }
 
-/// Of a plan whose ranks divide layers: no GPU trains it yet, and what they would tell one another
-/// can be seen all the same.
-void write_out_devices(Subject& subject, Session& session) {
-  Plan plan = *subject.plan();
-  plan.costs = subject.costs;
-  session.note("GPUs do not train divided layers yet; these are the calls that they would make");
-  subject.program = planner::program_of_run(plan);
-  subject.costs = planner::costs_of_run(plan);
-}
-
 /// What GPUs would be given; needs none.
 int dry_run(const Arguments& arguments, Session& session) {
   const std::string transport = arguments.text_or("--transport", "local");
@@ -336,14 +329,15 @@ int dry_run(const Arguments& arguments, Session& session) {
   if (const auto forward = forward_request(arguments)) take_forwards(*subject, forward->mode);
   refuse_problems(*subject);
   if (const Plan* plan = subject->plan()) {
-    const auto on_cpus = plan->executable.find("cpu");
-    const bool only_cpus_train_it = planner::divides_layers(*plan) &&
-                                    on_cpus != plan->executable.end() &&
-                                    on_cpus->second == Executable{};
-    if (nccl && only_cpus_train_it && !arguments.has("--mode"))
-      write_out_devices(*subject, session);
-    else
+    // No GPU trains divided layers yet; what they would tell one another can be seen all the same.
+    if (nccl && planner::divides_layers(*plan) && planner::cpus_run(*plan) &&
+        !arguments.has("--mode")) {
+      session.note(
+          "GPUs do not train divided layers yet; these are the calls that they would make");
+      take_devices(*subject);
+    } else {
       require_executable(*plan, "cuda");
+    }
   }
   return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
 }

@@ -3,6 +3,7 @@
 #include "core/base/error.hpp"
 #include "core/plan/profile.hpp"
 #include "planner/plans/drawn_steps.hpp"
+#include "planner/plans/run_of_plan.hpp"
 
 namespace pipewright::tools {
 namespace {
@@ -57,7 +58,9 @@ std::optional<Distribution> drawn_steps(const Arguments& arguments, const Subjec
   asked.costs = subject.costs;
   const auto seed =
       static_cast<std::uint64_t>(arguments.integer_or("--sample-seed", 0, 1'000'000'000, 1));
-  return planner::drawn_steps(asked, profile, *samples, seed);
+  std::optional<Program> devices;
+  if (planner::divides_layers(asked)) devices = planner::program_of_run(asked);
+  return planner::drawn_steps(asked, devices ? *devices : subject.program, profile, *samples, seed);
 }
 
 std::string drawn_steps_text(const Distribution& steps) {

@@ -18,6 +18,7 @@
 #include "exec/transports/nccl/library.hpp"
 #include "exec/transports/nccl/run.hpp"
 #include "exec/transports/process/transport.hpp"
+#include "planner/plans/executable.hpp"
 #include "tools/cli/interrupt.hpp"
 #include "tools/output/step_lines.hpp"
 #include "tools/running/modules.hpp"
@@ -152,11 +153,9 @@ void require_executable(const Plan& plan, const std::string& device) {
   if (executable.answer == Executable::Answer::Yes) return;
   // What a GPU's machine needs is looked for when the run begins.
   if (device == "cuda" && executable.answer == Executable::Answer::IfThere) return;
-  const auto on_cpus = plan.executable.find("cpu");
-  const bool cpus_do = on_cpus != plan.executable.end() && on_cpus->second == Executable{};
   throw MachineError(std::string("this plan does not run on ") +
                      (device == "cuda" ? "GPUs: " : "CPUs: ") + to_text(executable) +
-                     (cpus_do ? "; use --device cpu" : ""));
+                     (planner::cpus_run(plan) ? "; use --device cpu" : ""));
 }
 
 exec::RunOptions RankRequest::options(int steps_now) const {

@@ -95,7 +95,7 @@ std::string fault_of_call(const Program& program, const Instruction& in) {
   if (in.kind == ActionKind::HostSync)
     return " waits for the device inside a step, which is no call of NCCL; leave it out, and check "
            "the order with it";
-  if (is_transfer(in.kind) && is_call(in.kind) && !program.call(in).stream.empty())
+  if (is_transfer(in.kind) && is_call(in.kind) && !line_of(program.call(in)).empty())
     return " names a stream, and transfers have those that the policy gives them; leave it out";
   return "";
 }

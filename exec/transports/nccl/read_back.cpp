@@ -197,38 +197,30 @@ class PartsOfActions {
   explicit PartsOfActions(std::vector<std::string>& problems) : problems_(problems) {}
 
   void add(const Action& owner, const pipewright::Part& part) {
-    const auto at =
-        std::ranges::find_if(under_way_, [&](const ActionParts& one) { return is_of(one, owner); });
-    if (at != under_way_.end())
-      at->parts.push_back(part);
-    else
-      under_way_.push_back({owner.stage, owner.kind, {part}});
+    under_way_[key_of(owner)].push_back(part);
   }
   void end(std::size_t rank, const Call& call) {
     for (const auto& action : {std::optional(call.cell.action), call.cell.partner}) {
-      if (!action) continue;
-      const auto own = std::ranges::find_if(
-          under_way_, [&](const ActionParts& one) { return is_of(one, *action); });
-      if (own == under_way_.end()) continue;
-      const auto known =
-          std::ranges::find_if(all_, [&](const ActionParts& one) { return is_of(one, *action); });
-      if (known == all_.end())
-        all_.push_back(std::move(*own));
-      else if (*known != *own)
+      const auto own = action ? under_way_.extract(key_of(*action)) : Parts::node_type();
+      if (own.empty()) continue;
+      const auto [known, is_first] = all_.emplace(own.key(), own.mapped());
+      if (!is_first && known->second != own.mapped())
         problems_.push_back(where(rank, call) +
                             " has other parts than an action of its stage and kind before it");
-      under_way_.erase(own);
     }
   }
-  std::vector<ActionParts> take() { return std::move(all_); }
-
- private:
-  static bool is_of(const ActionParts& one, const Action& owner) {
-    return one.stage == owner.stage && one.kind == owner.kind;
+  std::vector<ActionParts> all() const {
+    std::vector<ActionParts> list;
+    for (const auto& [key, parts] : all_) list.push_back({key.first, key.second, parts});
+    return list;
   }
 
+ private:
+  using Parts = std::map<std::pair<StageId, ActionKind>, std::vector<pipewright::Part>>;
+  static Parts::key_type key_of(const Action& action) { return {action.stage, action.kind}; }
+
   std::vector<std::string>& problems_;
-  std::vector<ActionParts> under_way_, all_;
+  Parts under_way_, all_;
 };
 
 /// Members of the groups that are no axis of the devices.
@@ -260,7 +252,7 @@ Order order_of(const StepCalls& step, std::vector<std::string>& problems) {
   }
   order.calls = table.take();
   order.groups = groups_of(step);
-  order.parts = parts.take();
+  order.parts = parts.all();
   order.devices = step.devices;
   const OrderExtent extent = extent_of(order);
   order.micro_batches = extent.micro_batches;

@@ -9,6 +9,7 @@
 #include "planner/costs/cost_model.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/plans/drawn_steps.hpp"
+#include "planner/plans/run_of_plan.hpp"
 #include "planner/schedules/registry.hpp"
 #include "planner/search/search.hpp"
 #include "sim/engine.hpp"
@@ -172,15 +173,39 @@ struct DividedJob {
   Profile profile;
 };
 
+Distribution drawn_steps_of(const Plan& plan, const Profile& profile, int samples,
+                            std::uint64_t seed = 1) {
+  return drawn_steps(plan, program_of_run(plan), profile, samples, seed);
+}
+
 TEST(DrawnSteps, AreThePlansWhereMeasurementsAllAgree) {
   const DividedJob divided(0);
   const SearchResult found = search(divided.job, &divided.profile);
   ASSERT_TRUE(found.best.has_value());
   ASSERT_FALSE(found.best->parts.empty());
-  const Distribution steps = drawn_steps(*found.best, divided.profile, 3);
+  const Distribution steps = drawn_steps_of(*found.best, divided.profile, 3);
   EXPECT_EQ(steps.count, 3);
   EXPECT_EQ(steps.quantiles.front(), found.best->predicted.step);
   EXPECT_EQ(steps.quantiles.back(), found.best->predicted.step);
+}
+
+/// Such as one whose transfers are exchanged as Megatron-LM's loop does it.
+TEST(DrawnSteps, AreOfTheProgramThatIsGiven) {
+  const Setting setting("1f1b", 0);
+  Job job;
+  job.model = model_preset("mlp");
+  job.cluster = cluster_preset("local-cpu", 2);
+  job.global_batch = 12;
+  job.strategy.pp_degree = job.strategy.micro_batch_size = {"2"};
+  job.strategy.schedule_mode = {"1f1b"};
+  const SearchResult found = search(job, &setting.profile);
+  ASSERT_TRUE(found.best.has_value());
+  Plan other = *found.best;
+  other.policy = comm_policy_preset("nccl-one-stream");
+  const Program run = program_of_run(other);
+  const Distribution steps = drawn_steps(*found.best, run, setting.profile, 2);
+  EXPECT_EQ(steps.median().value, sim::simulate(run, other.costs).timeline.makespan_ns);
+  EXPECT_NE(steps.median(), found.best->predicted.step);
 }
 
 /// Ranks wait for those that take longer, so that a step of varying actions is longer.
@@ -188,20 +213,20 @@ TEST(DrawnSteps, AreLongerThanThePlanOfMeasurementsThatVary) {
   const DividedJob divided(700);
   SearchResult found = search(divided.job, &divided.profile);
   ASSERT_TRUE(found.best.has_value());
-  const Distribution steps = drawn_steps(*found.best, divided.profile, 41, 5);
+  const Distribution steps = drawn_steps_of(*found.best, divided.profile, 41, 5);
   EXPECT_GT(steps.median(), found.best->predicted.step);
-  EXPECT_EQ(drawn_steps(*found.best, divided.profile, 41, 5), steps);
+  EXPECT_EQ(drawn_steps_of(*found.best, divided.profile, 41, 5), steps);
   EXPECT_FALSE(found.drawn_best.has_value());
   fill_intervals(divided.job, &divided.profile, 0, found);
   ASSERT_TRUE(found.drawn_best.has_value());
-  EXPECT_EQ(*found.drawn_best, drawn_steps(*found.best, divided.profile, 41));
+  EXPECT_EQ(*found.drawn_best, drawn_steps_of(*found.best, divided.profile, 41));
   // A profile that knows no spread gives no interval, and says so where it is asked for one.
   Profile bare = divided.profile;
   bare.divided.front().sizes.front().spreads.clear();
   found.drawn_best.reset();
   fill_intervals(divided.job, &bare, 0, found);
   EXPECT_FALSE(found.drawn_best.has_value());
-  EXPECT_THROW(drawn_steps(*found.best, bare, 2), InputError);
+  EXPECT_THROW(drawn_steps_of(*found.best, bare, 2), InputError);
 }
 
 }  // namespace drawn_durations_test
