@@ -1,6 +1,6 @@
 """How far the steps that are predicted from measure() alone (medians of drawn steps, and the plan's own) are from those of
 PyTorch's runtime, on two gloo processes, and whether they are in the right order. The cases are fixed here, before anything
-is measured.
+is measured. Each process is bound to a core of its own, unless --unbound is given.
 
     PYTHONPATH=build/release/python OMP_NUM_THREADS=1 build/peers/torch/bin/python tests/bench/torch_prediction.py
 """
@@ -150,7 +150,9 @@ def measured(rank, folder, command, repeats):
     return predicted, times, profiles.get(1), profiles[2]
 
 
-def work(rank, folder, command, repeats):
+def work(rank, folder, command, repeats, bound):
+    if bound:
+        pipewright.torch.bind(rank, 2)
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     result = measured(rank, folder, command, repeats)
@@ -176,10 +178,11 @@ def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--repeats", type=int, default=15)
     words.add_argument("--command", default="build/release/pipewright")
+    words.add_argument("--unbound", action="store_true")
     words.add_argument("--json")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(work, (folder, asked.command, asked.repeats), nprocs=2)
+        torch.multiprocessing.spawn(work, (folder, asked.command, asked.repeats, not asked.unbound), nprocs=2)
         (predicted, first, alone, both), (_, second, _, _) = (
             torch.load(os.path.join(folder, f"result{rank}"), weights_only=False) for rank in range(2)
         )

@@ -10,6 +10,7 @@ import unittest
 SKIPPED = 77
 ALL = (
     "arrays",
+    "binding",
     "errors",
     "findings",
     "like_the_command",

@@ -5,12 +5,14 @@ measure   what these layers cost here, as a profile
 check     will this schedule hang, or mix up messages, on this group?
 schedule  an order or a plan as a schedule object of PyTorch's runtime
 split     the stages of a plan
+bind      cores of its own for each process of a machine
 record    what ran, as a trace
 explain   why a job hangs, from the dumps of the Flight Recorder
 
 PyTorch is imported at the first use. See docs/python.md.
 """
 
+from .binding import bind
 from .capturing import Captured, capture
 from .checking import check, preset
 from .explaining import explain
@@ -19,4 +21,4 @@ from .recording import record
 from .running import schedule
 from .splitting import split
 
-__all__ = ["Captured", "capture", "check", "explain", "measure", "preset", "record", "schedule", "split"]
+__all__ = ["Captured", "bind", "capture", "check", "explain", "measure", "preset", "record", "schedule", "split"]

@@ -10,6 +10,7 @@ from typing import Any, Callable, Sequence
 
 from .._core import Order, profile_document
 from ..errors import InputError
+from .binding import bind
 from .capturing import Captured, example_of
 from .chaining import by_name, chained, parted
 from .groups import gathered, group_or_default
@@ -209,8 +210,9 @@ def measure_here(model: Any, batches: Sequence[Any], loss_fn: Any, options: dict
 
 
 def work(rank: int, processes: int, folder: str, arguments: tuple[Any, ...]) -> None:
-    """A process of measure(processes=...), with one thread, as torchrun starts them."""
+    """A process of measure(processes=...), with one thread, as torchrun starts them, and cores of its own."""
     torch = require_torch()
+    bind(rank, processes)
     torch.set_num_threads(1)
     dist = torch.distributed
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=processes)
@@ -246,8 +248,8 @@ def measure(
     inputs and targets, one of each size that a plan may choose. All of it runs in PyTorch's pipeline runtime, each layer
     in a stage of its own: the loss is in the last layer, and what a step does once for a layer's gradients is in its
     update. Ranks that will share a machine's cores are measured together:
-    every rank of a job calls it at once (group, else all processes), or processes starts so many, with one thread each;
-    for this the model, the batches and loss_fn have to be picklable. With one rank no transfers are measured. optimizer
+    every rank of a job calls it at once (group, else all processes), or processes starts so many, with one thread each
+    and bound to cores of its own (bind()); for this the model, the batches and loss_fn have to be picklable. With one rank no transfers are measured. optimizer
     makes an optimizer of a layer's parameters; without it only the update itself costs nothing. Afterwards the model is as before.
     """
     torch = require_torch()
