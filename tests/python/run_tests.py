@@ -22,6 +22,7 @@ ALL = (
     "torch_explain",
     "torch_measure",
     "torch_missing",
+    "torch_orders",
     "torch_parallel",
     "torch_record",
     "torch_schedule",
