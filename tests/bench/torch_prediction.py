@@ -23,6 +23,7 @@ import pipewright.torch
 
 WIDTH, HEADS, BLOCKS, LENGTH, WORDS, SAMPLES = 128, 4, 8, 64, 256, 2
 LAYERS = BLOCKS + 4  # words, places, blocks, norm, head
+WARM_UP = 2  # steps of each round
 LEFT = [(0, 4), (4, LAYERS)]  # two uneven stages
 
 
@@ -120,42 +121,52 @@ def drawn_step_ns(command, folder, plan, profile):
     return json.loads(found.stdout)["drawn_steps"]["quantiles_ns"][3]
 
 
-def measured(rank, folder, command, repeats):
-    """By case: predicted, and the steps."""
+def profiles_of(captured, rank, alone, repeats):
+    """By ranks that compute at once; on rank 0 the one by itself, too."""
+    found = {2: pipewright.torch.measure(captured, [batch(SAMPLES)], loss_fn, repeats=repeats)}
+    if rank == 0:
+        found[1] = pipewright.torch.measure(captured, [batch(SAMPLES)], loss_fn, repeats=repeats, group=alone)
+    torch.distributed.barrier()
+    return found
+
+
+def measured(rank, folder, asked):
+    """By case: what is predicted in each round, and the steps of all rounds. A machine's speed changes within minutes, so
+    costs and steps are measured by turns."""
     dist = torch.distributed
     torch.manual_seed(1)
     model = Gpt()
     captured = pipewright.torch.capture(model, batch(SAMPLES)[0], name="gpt")
     assert len(captured.layers) == LAYERS, captured.remarks
     alone = dist.new_group([0])
-    profiles = {2: pipewright.torch.measure(captured, [batch(SAMPLES)], loss_fn, repeats=repeats)}
-    if rank == 0:
-        profiles[1] = pipewright.torch.measure(captured, [batch(SAMPLES)], loss_fn, repeats=repeats, group=alone)
-    dist.barrier()
-    runs, predicted = [], []
-    for name, ranks, order, cut in cases():
-        mine = rank < ranks
-        runs.append(Run(captured, order, cut, alone if ranks == 1 else dist.group.WORLD) if mine else None)
+    runs = [
+        Run(captured, order, cut, alone if ranks == 1 else dist.group.WORLD) if rank < ranks else None
+        for _, ranks, order, cut in cases()
+    ]
+    predicted, times, profiles = [[] for _ in runs], [[] for _ in runs], []
+    for _ in range(asked.rounds):
+        profiles.append(profiles_of(captured, rank, alone, asked.repeats))
         if rank == 0:
-            plan = pipewright.plan_of_order(order, captured.model, profiles[ranks], cut, SAMPLES)
-            predicted.append((drawn_step_ns(command, folder, plan, profiles[ranks]), plan.predicted_step_ns))
-    times = [[] for _ in runs]
-    for repeat in range(repeats + 2):
-        for run, found in zip(runs, times):
-            dist.barrier()
-            span = run.step() if run is not None else None
-            model.zero_grad()
-            if repeat >= 2:
-                found.append(span)
-    return predicted, times, profiles.get(1), profiles[2]
+            for (_, ranks, order, cut), found in zip(cases(), predicted):
+                profile = profiles[-1][ranks]
+                plan = pipewright.plan_of_order(order, captured.model, profile, cut, SAMPLES)
+                found.append((drawn_step_ns(asked.command, folder, plan, profile), plan.predicted_step_ns))
+        for repeat in range(asked.repeats + WARM_UP):
+            for run, found in zip(runs, times):
+                dist.barrier()
+                span = run.step() if run is not None else None
+                model.zero_grad()
+                if repeat >= WARM_UP:
+                    found.append(span)
+    return predicted, times, profiles
 
 
-def work(rank, folder, command, repeats, bound):
-    if bound:
+def work(rank, folder, asked):
+    if not asked.unbound:
         pipewright.torch.bind(rank, 2)
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    result = measured(rank, folder, command, repeats)
+    result = measured(rank, folder, asked)
     torch.save(result, f"{folder}/result{rank}")
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
@@ -176,22 +187,24 @@ def kendall(rows):
 
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("--repeats", type=int, default=15)
+    words.add_argument("--rounds", type=int, default=5)
+    words.add_argument("--repeats", type=int, default=5, help="in each round")
     words.add_argument("--command", default="build/release/pipewright")
     words.add_argument("--unbound", action="store_true")
     words.add_argument("--json")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(work, (folder, asked.command, asked.repeats, not asked.unbound), nprocs=2)
-        (predicted, first, alone, both), (_, second, _, _) = (
+        torch.multiprocessing.spawn(work, (folder, asked), nprocs=2)
+        (predicted, first, profiles), (_, second, _) = (
             torch.load(os.path.join(folder, f"result{rank}"), weights_only=False) for rank in range(2)
         )
     rows = []
-    for (name, _, _, _), (drawn, planned), mine, other in zip(cases(), predicted, first, second):
+    for (name, _, _, _), found, mine, other in zip(cases(), predicted, first, second):
         steps = []
         for a, b in zip(mine, other):
             spans = [span for span in (a, b) if span is not None]
             steps.append((max(end for _, end in spans) - min(begin for begin, _ in spans)) / 1e6)
+        drawn, planned = (statistics.median(numbers) for numbers in zip(*found))
         quarters = statistics.quantiles(steps, n=4)
         row = {"case": name, "predicted_ms": drawn / 1e6, "planned_ms": planned / 1e6, "measured_ms": statistics.median(steps)}
         row["spread_ms"] = quarters[2] - quarters[0]
@@ -203,10 +216,10 @@ def main():
         )
     mean = statistics.mean(abs(row["error_percent"]) for row in rows)
     tau, counted, pairs = kendall(rows)
-    print(f"mean error {mean:.1f} %, Kendall tau {tau:.3f} over {counted} of {pairs} pairs; {asked.repeats} runs each")
+    print(f"mean error {mean:.1f} %, Kendall tau {tau:.3f} over {counted} of {pairs} pairs; {asked.rounds} x {asked.repeats} runs each")
     if asked.json:
         with open(asked.json, "w") as file:
-            json.dump({"rows": rows, "mean_error_percent": mean, "tau": tau, "profiles": [alone, both]}, file, indent=1)
+            json.dump({"rows": rows, "mean_error_percent": mean, "tau": tau, "profiles": profiles}, file, indent=1)
 
 
 if __name__ == "__main__":

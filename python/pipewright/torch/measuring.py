@@ -14,6 +14,7 @@ from .binding import bind
 from .capturing import Captured, example_of
 from .chaining import by_name, chained, parted
 from .groups import gathered, group_or_default
+from .handing import SharedStep
 from .installed import require_torch
 from .recording import Watch, watching
 from .running import schedule
@@ -96,8 +97,7 @@ class Meter:
 
     def size(self, inputs: tuple[Any, ...], target: Any, repeats: int) -> dict[str, Any]:
         torch = require_torch()
-        given, named = parted([torch.cat([one] * MICRO_BATCHES) for one in inputs], self.shared)
-        targets = torch.cat([target] * MICRO_BATCHES)
+        given, named, targets = self._step_of(inputs, target)
         fused, split, whole = (
             Step(modules, halves, self.loss_fn, self.own, self.device)
             for modules, halves in ((self.modules, False), (self.modules, True), ([self.whole], False))
@@ -117,6 +117,25 @@ class Meter:
             "whole": {kind: whole.samples[0][kind] for kind in ("f", "b")},
             "outside": [{"actions": len(step.actions), "ns": step.outside} for step in (whole, fused)],
         }
+
+    def handing(self, batches: Sequence[Any], repeats: int) -> list[int]:
+        """What the ends of messages took of this rank, in steps that all ranks share, in ns."""
+        layers = [(str(place), layer) for place, layer in enumerate(self.layers)]
+        found = []
+        for inputs, target in batches:
+            step = SharedStep(layers, MICRO_BATCHES, self.loss_fn, self.group)
+            given, named, targets = self._step_of(inputs, target)
+            for repeat in range(WARM_UP + repeats):
+                handed = step.run(given, named, targets)
+                found += handed if repeat >= WARM_UP else []
+                forget_gradients(self.layers)
+        return found
+
+    def _step_of(self, inputs: tuple[Any, ...], target: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        """What a step is given: inputs of the first stage, those by name, targets."""
+        torch = require_torch()
+        given, named = parted([torch.cat([one] * MICRO_BATCHES) for one in inputs], self.shared)
+        return given, named, torch.cat([target] * MICRO_BATCHES)
 
     def _update(self, samples: list[Samples], keep: bool) -> None:
         for update, layer in zip(self.updates, samples):
@@ -196,7 +215,12 @@ def measure_here(model: Any, batches: Sequence[Any], loss_fn: Any, options: dict
             known = batches_of(batches, names_in(model))
             sizes = [meter.size(inputs, target, options["repeats"]) for inputs, target in known]
             messages = [size for inputs, _ in known for size in message_bytes(layers, inputs, shared_of(model))]
-            transfers = measure_transfers(group, messages, options["repeats"]) if len(ranks) > 1 and messages else []
+            transfers = []
+            if len(ranks) > 1 and messages:
+                transfers = measure_transfers(group, messages, options["repeats"])
+                if len(ranks) <= len(layers):
+                    issues = meter.handing(known, options["repeats"])
+                    transfers = [{**one, "issue": issues} for one in transfers]
         found = gathered({"sizes": sizes, "transfers": transfers}, group)
     finally:
         dist.destroy_process_group(own)

@@ -20,6 +20,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.spans: list[list[int]] = []  # begin, end and waiting, in ns
+        self.handed: list[int] = []  # when the runtime went on: the end, but of receives
         self.running = False
         self._receives: dict[int, int] = {}  # works of a receive by identity, while they are under way
 
@@ -29,6 +30,7 @@ class Watch:
 
     def end(self) -> None:
         self.spans[-1][1] = time.perf_counter_ns()
+        self.handed.append(self.spans[-1][1])
         self.running = False
 
     def issued(self, works: Any) -> None:

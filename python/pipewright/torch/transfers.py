@@ -40,7 +40,7 @@ class Link:
 
 
 def measure_transfers(group: Any, messages: Sequence[int], repeats: int) -> list[dict[str, Any]]:
-    """By size of the message: "issue" of either end and "way", in ns. Neighbours do it in pairs, all of them at once;
+    """By size of the message: "issue" of either end and "way", in ns, where nobody computes. Neighbours do it in pairs, all of them at once;
     what a rank that is left over has to say are lists of no samples."""
     torch = require_torch()
     dist = torch.distributed
