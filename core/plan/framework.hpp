@@ -13,7 +13,8 @@ struct FrameworkTraits {
   std::string name;
   std::string like;     // the known framework of which a user's own is a variant; "": it is one
   std::string sources;  // of a user's numbers, in words
-  double launch_seconds = 0;  // host time to start one kernel
+  double launch_seconds = 0;       // host time to start one kernel
+  bool blocking_launches = false;  // each starts when the one before has ended, a message too
   int forward_kernels = 0, backward_kernels = 0, attention_core_kernels = 0;  // of a block
   int embedding_kernels = 18, head_kernels = 42;  // both directions; with the loss
   int expert_kernels = 40;  // more of a block with experts, each direction, but for their products

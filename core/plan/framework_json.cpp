@@ -21,6 +21,7 @@ constexpr double kMostSeconds = 100, kMostKernels = 100'000, kMostBytesOfOne = 1
 
 constexpr std::array kTraits{
     Trait{"launch_seconds", &FrameworkTraits::launch_seconds, kMostSeconds},
+    Trait{"blocking_launches", &FrameworkTraits::blocking_launches},
     Trait{"forward_kernels", &FrameworkTraits::forward_kernels, kMostKernels},
     Trait{"backward_kernels", &FrameworkTraits::backward_kernels, kMostKernels},
     Trait{"attention_core_kernels", &FrameworkTraits::attention_core_kernels, kMostKernels},

@@ -77,6 +77,11 @@ bool waits_for_group(const ParallelSetup& setup, bool with_experts) {
   return setup.tensor > 1 || (with_experts && setup.experts > 1);
 }
 
+double overlap_order(const FrameworkTraits& framework, bool waits) {
+  if (framework.blocking_launches) return 1;
+  return waits ? kOverlapOrderOfGroups : kOverlapOrder;
+}
+
 BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
                               const ParallelSetup& setup, const BlockWork& work) {
   const Group tensor{setup.tensor, 1}, context{setup.context, setup.tensor},

@@ -37,6 +37,8 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
 /// Whether a block ends with messages that make the ranks of a group wait for the last of them:
 /// all-reduces, and what goes to experts and comes back.
 bool waits_for_group(const ParallelSetup& setup, bool with_experts);
+/// In which host and device overlap (kOverlapOrder); 1: they take turns.
+double overlap_order(const FrameworkTraits& framework, bool waits);
 
 /// Messages of one direction. Those of tensor parallel ranks in the order of the direction: before
 /// attention (backward: the feed-forward part) and after it, before the other half and after it.

@@ -37,7 +37,7 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const double launch = framework.launch_seconds;
   const double host_forward = launch * kernels.forward + kLaunchInLoop * kernels.forward_in_loops;
   double host_backward = launch * kernels.backward + kLaunchInLoop * kernels.backward_in_loops;
-  const double order = waits_for_group(setup, with_experts) ? kOverlapOrderOfGroups : kOverlapOrder;
+  const double order = overlap_order(framework, waits_for_group(setup, with_experts));
   // The products of W are the same, whatever else is computed again.
   const double adding = framework.fuses_accumulation
                             ? 0

@@ -33,7 +33,7 @@ struct DeviceRates {
   // these:
   double flash_forward = 0.75, flash_backward = 0.65, older_flash = 1;
   // How far all times of a machine with it are off, of the logarithm: the standard deviation of
-  // what sources that were left out were off by (docs/decisions/0069-causes-of-recipes.md).
+  // what sources that were left out were off by (docs/decisions/0094-blocking-launches.md).
   double time_deviation = 0.12;
 
   /// Long products run into the limit of power before that of the peak: what devices of one process

@@ -64,6 +64,7 @@ BlockMessages exposed_messages(const FrameworkTraits& framework, const NodeRates
                                int devices_per_node, const ParallelSetup& setup,
                                const BlockWork& work) {
   BlockMessages sent = message_seconds(node, devices_per_node, setup, work);
+  if (framework.blocking_launches) return sent;
   if (setup.context > 1 && framework.hides_gradient_messages)
     send_round_ring(sent, node, devices_per_node, setup, work);
   const bool hides = framework.hides_gradient_messages || framework.chunks_messages;

@@ -68,7 +68,7 @@ double gather_seconds(const NodeRates& node, int devices_per_node, const Group& 
 double all_to_all_seconds(const NodeRates& node, int devices_per_node, const Group& group,
                           double bytes);
 
-/// Host and device: see kOverlapOrder.
-double with_launches(double device_seconds, double host_seconds, double order = kOverlapOrder);
+/// Host and device: the norm of this order of their times.
+double with_launches(double device_seconds, double host_seconds, double order);
 
 }  // namespace pipewright::planner

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "planner/estimate/block_kernels.hpp"
 #include "planner/estimate/gradient_exchange.hpp"
 #include "planner/estimate/layer_seconds.hpp"
 #include "planner/estimate/rank_places.hpp"
@@ -43,12 +44,13 @@ EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& f
   const double message = setup.tensor > 1 ? 2 * numbers : 0;
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   const double host = framework.launch_seconds * framework.embedding_kernels;
+  const double order = overlap_order(framework, false);
   return {
-      with_launches(stream_seconds(node.device, 4 * numbers), host / 2) +
+      with_launches(stream_seconds(node.device, 4 * numbers), host / 2, order) +
           all_reduce_seconds(node, machine.devices_per_node, {setup.tensor, 1}, message),
       0,
       with_launches(stream_seconds(node.device, 8 * numbers + framework.accumulate_bytes * table),
-                    host / 2)};
+                    host / 2, order)};
 }
 
 EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framework,
@@ -67,11 +69,13 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
   const double input = slower * (matmul_backward_seconds(node.device, logits) - product) + loss / 2;
   // Two thirds of the kernels are the forward's, with the loss.
   const double host = framework.launch_seconds * framework.head_kernels;
-  const double both = with_launches(input + weight, host / 3);
+  const double order = overlap_order(framework, false);
+  const double both = with_launches(input + weight, host / 3, order);
   const double reduce =
       all_reduce_seconds(node, machine.devices_per_node, {setup.tensor, 1}, message);
-  return {with_launches(slower * matmul_seconds(node.device, logits) + loss / 2, 2 * host / 3),
-          both * input / (input + weight) + reduce, both * weight / (input + weight)};
+  const double forward = slower * matmul_seconds(node.device, logits) + loss / 2;
+  return {with_launches(forward, 2 * host / 3, order), both * input / (input + weight) + reduce,
+          both * weight / (input + weight)};
 }
 
 namespace {

@@ -127,7 +127,7 @@ double variance_along(const Matrix& covariance, const ScaleVector& slopes) {
 }  // namespace
 
 SourceDeviations deviations_of_sources(double all_times, bool is_mixture, bool waits) {
-  return {all_times, is_mixture ? 0.12 : 0.03, waits ? 0.2 : 0.05};
+  return {all_times, is_mixture ? 0.15 : 0.04, waits ? 0.1 : 0.03};
 }
 
 void ScaleFit::expect_within(const SourceDeviations& sources) {

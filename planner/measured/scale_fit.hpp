@@ -15,7 +15,7 @@ namespace pipewright::planner {
 inline constexpr std::size_t kScales = 3;
 
 /// How far off published sources were where they were left out, before anything is measured:
-/// standard deviations of logarithms (docs/decisions/0081-deviations-of-sources.md).
+/// standard deviations of logarithms (docs/decisions/0094-blocking-launches.md).
 struct SourceDeviations {
   double all_times = 0;  // of a machine
   double one = 0;        // of one configuration beside them

@@ -11,9 +11,9 @@
 namespace pipewright::planner {
 
 /// So many deviations either side lie 90 % of the steps of published sources that nothing was
-/// fitted to, each source counted once (docs/decisions/0081-deviations-of-sources.md); 1.645 would
-/// if their logarithms were normal.
-inline constexpr double kDeviationsOfSources = 1.58;
+/// fitted to, each source counted once (docs/decisions/0094-blocking-launches.md); 1.645 would if
+/// their logarithms were normal.
+inline constexpr double kDeviationsOfSources = 1.75;
 
 /// Of a configuration: between these the step lies with a chance of 90 %, and whether it is slower
 /// than the first with the same chance.

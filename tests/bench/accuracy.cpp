@@ -181,11 +181,13 @@ void print_left_out_choices(const std::vector<test::LeftOutTable>& tables) {
   const test::ChoiceShare all = test::share_of_choices(tables, kMostOfChoice);
   std::printf(
       "\nFirst choices: of %d jobs with three measured configurations or more %d, %.0f %%, cost at "
-      "most %.0f %% more than the best measured (asked: 80 %%), the worst %.0f %% (asked: %.0f).\n"
+      "most %.0f %% more than the best measured (asked: 80 %%), the worst %.0f %% (asked: %.0f). "
+      "Of "
+      "the other %d `tune` would say of %d that it cannot tell the best from its choice.\n"
       "\n| file | jobs | within %.0f %% | worst | the job | chosen | best measured |\n"
       "|---|---|---|---|---|---|---|\n",
       all.jobs, all.within, 100.0 * all.within / all.jobs, kMostOfChoice, all.worst,
-      kMostOfAnyChoice, kMostOfChoice);
+      kMostOfAnyChoice, all.jobs - all.within, all.jobs - all.within - all.told, kMostOfChoice);
   for (const test::LeftOutTable& table : tables) {
     const auto choices = test::choices_of(table);
     if (choices.empty()) continue;

@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <sstream>
 
 #include "planner/estimate/block_kernels.hpp"
 #include "planner/measured/positive_definite.hpp"
@@ -108,8 +107,8 @@ double error_of(const MeasuredCase& row, const Values& values) {
   return std::log(predicted(with_values(row, values)) / row.measured);
 }
 
-/// Of the logarithm of a row's time, before anything of its machine was measured.
-double deviation_of(const MeasuredCase& row, const Values& values, double of_times) {
+/// Slopes of the logarithm of a row's time along those of the scales that measured steps change.
+planner::ScaleVector slopes_of(const MeasuredCase& row, const Values& values) {
   const MeasuredCase fitted = with_values(row, values);
   const auto predict = [&](const planner::CostScales& scales) {
     MeasuredCase scaled = fitted;
@@ -117,11 +116,7 @@ double deviation_of(const MeasuredCase& row, const Values& values, double of_tim
     scaled.framework = planner::scaled(fitted.framework, scales);
     return std::vector<double>{predicted(scaled) * scales.time};
   };
-  planner::ScaleFit fit = planner::fit_scales({}, predict);
-  const bool is_mixture = row.model.experts.count > 0;
-  fit.expect_within(planner::deviations_of_sources(
-      of_times, is_mixture, planner::waits_for_group(row.setup, is_mixture)));
-  return fit.deviation(planner::slopes_at({}, predict).front());
+  return planner::slopes_at({}, predict).front();
 }
 
 std::vector<std::size_t> values_of(const MeasuredCase& row) {
@@ -300,12 +295,22 @@ double deviation_of_all(const std::vector<Bias>& biases, double Bias::*of) {
   return kDeviationOverMeanSize * sum / static_cast<double>(biases.size());
 }
 
-/// The deviation of a kind's biases, drawn to that of all.
-double deviation_of_kind(const std::vector<Bias>& biases, std::size_t kind, double Bias::*of) {
+/// … over the median of their sizes: what is usual among kinds, whatever a kind of which nothing
+/// certain is known (V100) is off by.
+constexpr double kDeviationOverMedianSize = 1.4826;
+
+double usual_deviation(const std::vector<Bias>& biases, double Bias::*of) {
+  std::vector<double> sizes;
+  for (const Bias& bias : biases) sizes.push_back(std::abs(bias.*of));
+  return kDeviationOverMedianSize * median_of(std::move(sizes));
+}
+
+/// The deviation of a kind's biases, drawn to `all`.
+double deviation_of_kind(const std::vector<Bias>& biases, std::size_t kind, double Bias::*of,
+                         double all) {
   std::vector<Bias> own;
   for (const Bias& bias : biases)
     if (bias.kind == kind) own.push_back(bias);
-  const double all = deviation_of_all(biases, of);
   if (own.empty()) return all;
   const double sources = static_cast<double>(own.size());
   return (kSourcesOfPrior * all + sources * deviation_of_all(own, of)) /
@@ -335,84 +340,13 @@ double widened_by_others(const std::vector<LeftOutTable>& tables, const LeftOutT
   return 1;
 }
 
-/// What tells a job from others, and one of its configurations from the others.
-std::string job_of(const MeasuredCase& row) {
-  const Architecture& model = row.model;
-  const planner::ParallelSetup& setup = row.setup;
-  std::ostringstream text;
-  text << model.name << " h" << model.hidden << " l" << model.blocks << " a" << model.heads << " s"
-       << model.sequence << " on " << setup.devices();
-  for (const planner::NodeRates& node : row.machine.nodes) {
-    const std::string name(node.device.name);
-    if (text.str().find(name) == std::string::npos) text << ' ' << name;
-  }
-  text << ", batch " << setup.data * setup.micro_batch_size * setup.micro_batches;
-  if (row.framework.product_bytes < 2) text << ", fp8";
-  if (row.framework.gradient_bytes > 2) text << ", sums of 32 bits";
-  return text.str();
-}
-
-std::string configuration_of(const MeasuredCase& row) {
-  const planner::ParallelSetup& setup = row.setup;
-  std::ostringstream text;
-  text << "tp" << setup.tensor << " dp" << setup.data << " pp" << setup.pipeline << " mbs"
-       << setup.micro_batch_size;
-  const auto add = [&](const char* name, int value) {
-    if (value > 1) text << ' ' << name << value;
-  };
-  add("vpp", setup.chunks);
-  add("cp", setup.context);
-  add("ep", setup.experts);
-  add("zero", setup.zero);
-  if (setup.sequence_parallel) text << " sp";
-  if (setup.recompute.of_all == LayerRecompute::Whole) text << " recomputed";
-  if (setup.recompute.of_all == LayerRecompute::Attention) text << " attention recomputed";
-  return text.str();
-}
-
 }  // namespace
 
-std::vector<Choice> choices_of(const LeftOutTable& table) {
-  struct Configuration {
-    double measured = 0, predicted = 0;  // sums of its rows
-    int rows = 0;
-  };
-  std::map<std::string, std::map<std::string, Configuration>> jobs;
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const MeasuredCase& row = *table.rows[i];
-    if (row.quantity != Quantity::StepSeconds || !row.candidates.empty()) continue;
-    Configuration& one = jobs[job_of(row)][configuration_of(row)];
-    one.measured += row.measured;
-    one.predicted += row.measured * std::exp(table.errors[i]);
-    ++one.rows;
-  }
-  std::vector<Choice> choices;
-  for (const auto& [job, configurations] : jobs) {
-    if (configurations.size() < 3) continue;
-    const auto least = [&](double Configuration::*of) {
-      return *std::ranges::min_element(configurations, {}, [of](const auto& each) {
-        return each.second.*of / each.second.rows;
-      });
-    };
-    const auto chosen = least(&Configuration::predicted), best = least(&Configuration::measured);
-    const double ratio =
-        chosen.second.measured / chosen.second.rows / (best.second.measured / best.second.rows);
-    choices.push_back({job, chosen.first, best.first, 100 * (ratio - 1),
-                       static_cast<int>(configurations.size())});
-  }
-  return choices;
-}
-
-ChoiceShare share_of_choices(const std::vector<LeftOutTable>& tables, double percent) {
-  ChoiceShare share;
-  for (const LeftOutTable& table : tables) {
-    for (const Choice& choice : choices_of(table)) {
-      ++share.jobs;
-      if (choice.cost_percent <= percent) ++share.within;
-      share.worst = std::max(share.worst, choice.cost_percent);
-    }
-  }
-  return share;
+planner::ScaleFit expected_within(double all_times, bool is_mixture, bool waits) {
+  planner::ScaleFit fit =
+      planner::fit_scales({}, [](const planner::CostScales&) { return std::vector<double>{}; });
+  fit.expect_within(planner::deviations_of_sources(all_times, is_mixture, waits));
+  return fit;
 }
 
 double share_within(const LeftOutTable& table, double widened) {
@@ -431,7 +365,7 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
   std::map<std::string, std::set<std::size_t>> seen;
   std::vector<LeftOutTable> results;
   for (const MeasuredTable& table : tables) {
-    LeftOutTable result{table.title, table.file, publisher_of(table.file), {}, {}, {}, 1, {}};
+    LeftOutTable result{table.title, table.file, publisher_of(table.file), {}, {}, {}, {}, 1, {}};
     for (const MeasuredCase& row : table.cases)
       if (is_time(row.quantity)) result.rows.push_back(&row);
     if (result.rows.empty() || table.calibrates) continue;
@@ -461,12 +395,17 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
     std::vector<Bias> others;
     for (const Bias& bias : biases)
       if (key(bias.file) != key(result.file)) others.push_back(bias);
+    const double usual = usual_deviation(others, &Bias::mean);
     for (const MeasuredCase* row : result.rows) {
       double of_times = 0;
       for (const planner::NodeRates& node : row->machine.nodes)
-        of_times =
-            std::max(of_times, deviation_of_kind(others, kind_of(node.device.name), &Bias::mean));
-      result.deviations.push_back(deviation_of(*row, without[key(result.file)], of_times));
+        of_times = std::max(
+            of_times, deviation_of_kind(others, kind_of(node.device.name), &Bias::mean, usual));
+      const bool is_mixture = row->model.experts.count > 0;
+      const bool waits = planner::waits_for_group(row->setup, is_mixture);
+      result.slopes.push_back(slopes_of(*row, without[key(result.file)]));
+      result.deviations.push_back(
+          expected_within(of_times, is_mixture, waits).deviation(result.slopes.back()));
     }
   }
   for (LeftOutTable& result : results) result.widened = widened_by_others(results, result, key);
@@ -475,13 +414,14 @@ std::vector<LeftOutTable> left_out(const std::vector<MeasuredTable>& tables, Lea
 
 std::vector<KindDeviation> deviations_of_kinds(const std::vector<LeftOutTable>& tables) {
   const std::vector<Bias> biases = biases_of(tables);
+  const double usual = usual_deviation(biases, &Bias::mean),
+               all = deviation_of_all(biases, &Bias::median);
   std::vector<KindDeviation> kinds;
   for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
     const auto sources = std::ranges::count(biases, kind, &Bias::kind);
     kinds.push_back({kKinds[kind], static_cast<int>(sources),
-                     deviation_of_kind(biases, kind, &Bias::mean),
-                     std::max(deviation_of_all(biases, &Bias::median),
-                              deviation_of_kind(biases, kind, &Bias::median)),
+                     deviation_of_kind(biases, kind, &Bias::mean, usual),
+                     std::max(all, deviation_of_kind(biases, kind, &Bias::median, all)),
                      kSourceDeviations[kind]});
   }
   return kinds;

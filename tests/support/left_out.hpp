@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/measured/scale_fit.hpp"
 #include "tests/support/measured_cases.hpp"
 
 namespace pipewright::test {
@@ -15,11 +16,15 @@ enum class LeaveOut { File, Publisher };
 struct LeftOutTable {
   std::string title, file, publisher;
   std::vector<const MeasuredCase*> rows;
-  std::vector<double> errors;      // ln(predicted / measured), by row
-  std::vector<double> deviations;  // of these as the planner says it, by row
+  std::vector<double> errors;                // ln(predicted / measured), by row
+  std::vector<double> deviations;            // of these as the planner says it, by row
+  std::vector<planner::ScaleVector> slopes;  // of their times, which the deviations follow, by row
   double widened = 1;  // by which deviations have to grow for 90 % of the other sources' rows
   std::vector<std::string> unseen;  // devices of its rows that no other source has
 };
+
+/// What the planner expects before anything is measured (deviations_of_sources()).
+planner::ScaleFit expected_within(double all_times, bool is_mixture, bool waits);
 
 /// Of a table's rows, within the interval that tune states, so many times as wide.
 double share_within(const LeftOutTable& table, double widened);
@@ -42,8 +47,9 @@ std::vector<KindDeviation> deviations_of_kinds(const std::vector<LeftOutTable>& 
 std::vector<Choice> choices_of(const LeftOutTable& table);
 
 /// Of all choices, those that cost at most `percent` more than the best; and the most that one did.
+/// Of the others, those that the planner tells from the best.
 struct ChoiceShare {
-  int jobs = 0, within = 0;
+  int jobs = 0, within = 0, told = 0;
   double worst = 0;  // percent
 };
 ChoiceShare share_of_choices(const std::vector<LeftOutTable>& tables, double percent);

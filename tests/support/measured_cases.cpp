@@ -4,9 +4,13 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <sstream>
 #include <stdexcept>
 
+#include "planner/estimate/block_kernels.hpp"
 #include "planner/estimate/parallel_space.hpp"
+#include "planner/measured/normal.hpp"
+#include "tests/support/left_out.hpp"
 
 namespace pipewright::test {
 
@@ -197,6 +201,111 @@ std::vector<Choice> choices_of(const MeasuredTable& table) {
                        100 * (best.chosen->measured / best.fastest->measured - 1), best.cases});
   }
   return choices;
+}
+
+namespace {
+
+/// What tells a job from others, and one of its configurations from the others.
+std::string job_of(const MeasuredCase& row) {
+  const Architecture& model = row.model;
+  const planner::ParallelSetup& setup = row.setup;
+  std::ostringstream text;
+  text << model.name << " h" << model.hidden << " l" << model.blocks << " a" << model.heads << " s"
+       << model.sequence << " on " << setup.devices();
+  for (const planner::NodeRates& node : row.machine.nodes) {
+    const std::string name(node.device.name);
+    if (text.str().find(name) == std::string::npos) text << ' ' << name;
+  }
+  text << ", batch " << setup.data * setup.micro_batch_size * setup.micro_batches;
+  if (row.framework.product_bytes < 2) text << ", fp8";
+  if (row.framework.gradient_bytes > 2) text << ", sums of 32 bits";
+  return text.str();
+}
+
+std::string configuration_of(const MeasuredCase& row) {
+  const planner::ParallelSetup& setup = row.setup;
+  std::ostringstream text;
+  text << "tp" << setup.tensor << " dp" << setup.data << " pp" << setup.pipeline << " mbs"
+       << setup.micro_batch_size;
+  const auto add = [&](const char* name, int value) {
+    if (value > 1) text << ' ' << name << value;
+  };
+  add("vpp", setup.chunks);
+  add("cp", setup.context);
+  add("ep", setup.experts);
+  add("zero", setup.zero);
+  if (setup.sequence_parallel) text << " sp";
+  if (setup.recompute.of_all == LayerRecompute::Whole) text << " recomputed";
+  if (setup.recompute.of_all == LayerRecompute::Attention) text << " attention recomputed";
+  return text.str();
+}
+
+/// Whether the planner tells a row from the one that it predicts fastest, by the rule of its
+/// ranking (planner/search/step_intervals.cpp).
+bool is_told(const LeftOutTable& table, std::size_t first, std::size_t other) {
+  if (first == other || table.slopes.empty()) return false;
+  const auto said = [&](std::size_t i) {
+    return std::log(table.rows[i]->measured) + table.errors[i];
+  };
+  bool waits = false, is_mixture = false;
+  for (const std::size_t i : {first, other}) {
+    is_mixture = table.rows[i]->model.experts.count > 0;
+    waits = waits || planner::waits_for_group(table.rows[i]->setup, is_mixture);
+  }
+  const double apart = expected_within(0, is_mixture, waits)
+                           .deviation_between(table.slopes[first], table.slopes[other]);
+  return said(other) - said(first) > planner::kDeviationsBelow90 * apart;
+}
+
+}  // namespace
+
+std::vector<Choice> choices_of(const LeftOutTable& table) {
+  struct Configuration {
+    double measured = 0, predicted = 0;  // sums of its rows
+    int rows = 0;
+    std::size_t row = 0;  // one of them
+  };
+  std::map<std::string, std::map<std::string, Configuration>> jobs;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const MeasuredCase& row = *table.rows[i];
+    if (row.quantity != Quantity::StepSeconds || !row.candidates.empty()) continue;
+    Configuration& one = jobs[job_of(row)][configuration_of(row)];
+    one.measured += row.measured;
+    one.predicted += row.measured * std::exp(table.errors[i]);
+    ++one.rows;
+    one.row = i;
+  }
+  std::vector<Choice> choices;
+  for (const auto& [job, configurations] : jobs) {
+    if (configurations.size() < 3) continue;
+    const auto least = [&](double Configuration::*of) {
+      return *std::ranges::min_element(configurations, {}, [of](const auto& each) {
+        return each.second.*of / each.second.rows;
+      });
+    };
+    const auto chosen = least(&Configuration::predicted), best = least(&Configuration::measured);
+    const double ratio =
+        chosen.second.measured / chosen.second.rows / (best.second.measured / best.second.rows);
+    choices.push_back({job, chosen.first, best.first, 100 * (ratio - 1),
+                       static_cast<int>(configurations.size()),
+                       is_told(table, chosen.second.row, best.second.row)});
+  }
+  return choices;
+}
+
+ChoiceShare share_of_choices(const std::vector<LeftOutTable>& tables, double percent) {
+  ChoiceShare share;
+  for (const LeftOutTable& table : tables) {
+    for (const Choice& choice : choices_of(table)) {
+      ++share.jobs;
+      if (choice.cost_percent <= percent)
+        ++share.within;
+      else if (choice.is_told)
+        ++share.told;
+      share.worst = std::max(share.worst, choice.cost_percent);
+    }
+  }
+  return share;
 }
 
 std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder) {

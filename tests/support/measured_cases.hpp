@@ -103,6 +103,7 @@ struct Choice {
   std::string group, chosen, best;
   double cost_percent = 0;
   int cases = 0;
+  bool is_told = false;  // the planner tells the best from the chosen (of left-out sources only)
 };
 std::vector<Choice> choices_of(const MeasuredTable& table);
 

@@ -193,6 +193,11 @@ constexpr double kOmniPathOfA100 = kPorts * 5.06e9, kOmniPathOfV100 = kPorts * 6
 /// longer".
 constexpr double kInsideOfV100 = 56e9;
 
+/// From so many devices on BLOOM's trials hung, by the page, unless each launch blocked until its
+/// kernel had ended (train/tr11-176B-ml/chronicles-prequel.md, "dealing with JZ hanging on the
+/// large model", and CUDA_LAUNCH_BLOCKING=1 in its scripts).
+constexpr int kDevicesThatHung = 320;
+
 std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) {
   if (r.find("step_s") == r.end())
     return without(table, "no time: it ran out of memory, or none is told");
@@ -206,6 +211,7 @@ std::optional<MeasuredCase> bloom_case(MeasuredTable& table, const Document& r) 
   row.setup = setup_of(r);
   row.setup.recompute.of_all = LayerRecompute::Whole;
   row.setup.zero = 1;
+  row.framework.blocking_launches = row.setup.devices() >= kDevicesThatHung;
   // "bf16, gradients summed in fp32"
   if (text_of(r, "optimizer").starts_with("bf16")) row.framework = with_gradients(row.framework, 4);
   row.measured = r.at("step_s");

@@ -211,7 +211,7 @@ Json estimated_job() {
 Json own_framework() {
   return parsed(R"({
     "schema": "pipewright.framework/1", "name": "ours", "like": "megatron-deepspeed",
-    "sources": "counted", "launch_seconds": 2e-5, "forward_kernels": 21, "backward_kernels": 45,
+    "sources": "counted", "launch_seconds": 2e-5, "blocking_launches": true, "forward_kernels": 21, "backward_kernels": 45,
     "attention_core_kernels": 3, "embedding_kernels": 12, "head_kernels": 30,
     "fused_kernels": true, "flash_attention": true, "flash_rate": 0.5, "dropout": false,
     "fused_loss": true, "keeps_weight_buffers": true, "pads_vocabulary": false,

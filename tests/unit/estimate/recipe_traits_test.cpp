@@ -183,5 +183,35 @@ TEST(RecipeTraits, FusedAccumulationIsNoTrafficOfItsOwn) {
   EXPECT_EQ(apart.products[0].sum_bytes, 0);
 }
 
+/// CUDA_LAUNCH_BLOCKING=1: what the host takes for a block's kernels adds to the device's time.
+TEST(RecipeTraits, HostAndDeviceTakeTurnsWhereLaunchesBlock) {
+  const Architecture model = gpt_architecture("gpt", 4096, 24, 32, 51200, 2048);
+  const NodeRates node = nvlink_machine("A100", 100e9).nodes.front();
+  ParallelSetup setup;
+  setup.tensor = 4;
+  FrameworkTraits framework = megatron_lm(), without_host = framework;
+  without_host.launch_seconds = 0;
+  without_host.hides_gradient_messages = false;
+  framework.blocking_launches = true;
+  const auto block = [&](const FrameworkTraits& traits) {
+    return block_seconds(model, traits, node, 8, setup, false);
+  };
+  const double host = framework.launch_seconds;
+  const int messages = 4;  // two all-reduces each way, a launch and a wait
+  EXPECT_NEAR(block(framework).forward,
+              block(without_host).forward + host * (framework.forward_kernels + messages), 1e-12);
+  EXPECT_NEAR(block(framework).backward,
+              block(without_host).backward + host * (framework.backward_kernels + messages), 1e-12);
+  const double rows = 2048;
+  const Machine machine = nvlink_machine("A100", 100e9);
+  const auto ends = [&](const FrameworkTraits& traits) {
+    return head_seconds(model, traits, node, machine, setup, rows).sum() +
+           embedding_seconds(model, traits, node, machine, setup, rows).sum();
+  };
+  EXPECT_NEAR(ends(framework),
+              ends(without_host) + host * (framework.head_kernels + framework.embedding_kernels),
+              1e-12);
+}
+
 }  // namespace recipe_traits_test
 }  // namespace pipewright::planner
