@@ -116,8 +116,9 @@ class ConfigurationCosts {
 };
 
 /// The two sources.
-/// `alike`, the job's costs, as its slow devices and its samples of unequal length change them.
-/// Throws InputError where the job has these and something that they are not looked at with.
+/// `alike`, the job's costs, as its slow devices and its samples of unequal length change them;
+/// `alike` itself where it has none. References `job`, which has to live as long. Throws InputError
+/// where the job has these and something that they are not looked at with.
 std::unique_ptr<ConfigurationCosts> uneven_configurations(
     const Job& job, std::unique_ptr<ConfigurationCosts> alike);
 std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,

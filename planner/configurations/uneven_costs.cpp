@@ -267,6 +267,7 @@ class UnevenConfigurations final : public ConfigurationCosts {
 
 std::unique_ptr<ConfigurationCosts> uneven_configurations(
     const Job& job, std::unique_ptr<ConfigurationCosts> alike) {
+  if (job.cluster.slow.empty() && job.sample_scales.empty()) return alike;
   return std::make_unique<UnevenConfigurations>(job, std::move(alike));
 }
 

@@ -1,7 +1,5 @@
 #include "planner/search/job_costs.hpp"
 
-#include <utility>
-
 #include "planner/search/measured_fit.hpp"
 
 namespace pipewright::planner {
@@ -21,9 +19,7 @@ std::unique_ptr<ConfigurationCosts> costs_if_alike(const Job& job, const Profile
 
 std::unique_ptr<ConfigurationCosts> costs_of_job(const Job& job, const Profile* profile,
                                                  int cores) {
-  auto costs = costs_if_alike(job, profile, cores);
-  if (job.cluster.slow.empty() && job.sample_scales.empty()) return costs;
-  return uneven_configurations(job, std::move(costs));
+  return uneven_configurations(job, costs_if_alike(job, profile, cores));
 }
 
 }  // namespace pipewright::planner

@@ -63,6 +63,10 @@ struct Problem {
   std::vector<int> turn;           // the micro-batch that comes k-th
 
   std::size_t size() const { return first.back(); }
+  /// Actions that are timed where a sequence is: those of every replica with times of its own.
+  std::int64_t timed() const {
+    return static_cast<std::int64_t>(size() * (replicas.empty() ? 1 : replicas.size()));
+  }
   /// Of the k-th of the token; of several replicas that of the one where it is longest.
   std::int64_t time(Token token, int k) const {
     if (own.time.empty()) return duration[token];

@@ -43,7 +43,7 @@ struct Search {
   /// Takes the sequence if it is better than the best; its value, or kNever if it never ends.
   std::int64_t offer(const Sequence& sequence, std::string_view source, std::string_view phase) {
     ++evaluated;
-    steps += static_cast<std::int64_t>(problem.size());
+    steps += problem.timed();
     if (!evaluator.run(sequence)) return kNever;
     if (offered != nullptr && !source.empty()) offered->emplace_back(source, sequence);
     const std::int64_t value = evaluator.value();

@@ -148,10 +148,10 @@ class TurnSearch {
   /// kept, too.
   void exchange(std::int64_t steps) {
     const auto m = static_cast<std::uint64_t>(problem_.micro_batches);
-    const auto size = static_cast<std::int64_t>(problem_.size());
     Turned now = best_;
     problem_.turn = now.turn;
-    for (std::int64_t left = steps; m > 1 && left >= size && !optimal(); left -= size) {
+    for (std::int64_t left = steps; m > 1 && left >= problem_.timed() && !optimal();
+         left -= problem_.timed()) {
       const std::size_t i = dice_() % m, j = (i + 1 + dice_() % (m - 1)) % m;
       std::swap(problem_.turn[i], problem_.turn[j]);
       const std::int64_t value = time(now.sequence);

@@ -68,7 +68,9 @@ TEST(DrawnChoice, ReplicasStandVarianceThatAPipelineDoesNot) {
     for (const DrawnRow& row : choice.rows) {
       EXPECT_GE(row.steps.mean, best.steps.mean);
       EXPECT_LE(static_cast<double>(result.ranked[row.row].step.value), first * (1 + kDrawnWithin));
-      if (spread == 0) EXPECT_EQ(row.steps.mean, result.ranked[row.row].step);
+      if (spread == 0) {
+        EXPECT_EQ(row.steps.mean, result.ranked[row.row].step);
+      }
     }
     EXPECT_LE(choice.rows.size(), kMostDrawnRows);
   }
