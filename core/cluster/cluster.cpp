@@ -14,6 +14,7 @@ namespace pipewright {
 namespace {
 
 constexpr double kMostRate = 1e18;  // bytes or operations in a second
+constexpr double kMostSlowness = 1000;
 
 PortSpec read_port(const JsonCursor& value) {
   value.only({"latency_ns", "bytes_per_second", "sharing"});
@@ -41,7 +42,7 @@ Json port_json(const PortSpec& port) {
 }
 
 Cluster read_preset(const JsonCursor& document, const JsonCursor& preset) {
-  document.only({"schema", "name", "preset", "devices", "collectives", "network"});
+  document.only({"schema", "name", "preset", "devices", "collectives", "network", "slow"});
   int devices = 0;
   const std::optional<JsonCursor> count = document.find("devices");
   if (count) {
@@ -136,8 +137,32 @@ void read_kinds(const JsonCursor& list, Cluster& cluster) {
   summarise_kinds(cluster);
 }
 
+/// {"device": 5, "factor": 1.25} or {"node": 2, "factor": 1.25}.
+SlowPlace read_slow_place(const JsonCursor& value, const Cluster& cluster) {
+  value.only({"device", "node", "factor"});
+  SlowPlace place;
+  const auto device = value.find("device"), node = value.find("node");
+  if (device.has_value() == node.has_value()) value.fail("a \"device\" or a \"node\"");
+  place.is_node = node.has_value();
+  place.number = place.is_node ? read_count(*node, 0, cluster.nodes - 1)
+                               : read_count(*device, 0, cluster.devices() - 1);
+  place.factor = value.at("factor").number(1, kMostSlowness);
+  for (const SlowPlace& other : cluster.slow) {
+    const int each = cluster.devices_per_node;
+    const auto first = [&](const SlowPlace& one) { return one.number * (one.is_node ? each : 1); };
+    const auto end = [&](const SlowPlace& one) { return first(one) + (one.is_node ? each : 1); };
+    if (first(place) < end(other) && first(other) < end(place))
+      (place.is_node ? *node : *device).fail("devices that are not named before");
+  }
+  return place;
+}
+
 /// What a cluster may have besides.
 void read_sections(const JsonCursor& document, Cluster& cluster) {
+  if (const auto slow = document.find("slow")) {
+    for (const JsonCursor& place : slow->elements())
+      cluster.slow.push_back(read_slow_place(place, cluster));
+  }
   if (const auto section = document.find("collectives"))
     cluster.collectives = read_collectives(*section, cluster.devices_per_node);
   const auto network = document.find("network");
@@ -168,6 +193,13 @@ Json kinds_json(const Cluster& cluster) {
   return list;
 }
 
+Json slow_json(const std::vector<SlowPlace>& places) {
+  Json list = Json::array();
+  for (const SlowPlace& place : places)
+    list.push_back({{place.is_node ? "node" : "device", place.number}, {"factor", place.factor}});
+  return list;
+}
+
 /// Bytes as they are: two machines that differ by a driver's reserve are two machines.
 std::string device_line(const DeviceSpec& device, int nodes, int devices) {
   return device.kind + " " + device.model + ", " + std::to_string(device.memory.value) +
@@ -175,6 +207,14 @@ std::string device_line(const DeviceSpec& device, int nodes, int devices) {
 }
 
 }  // namespace
+
+double Cluster::slowness(int device_number) const {
+  for (const SlowPlace& place : slow) {
+    if (place.number == (place.is_node ? device_number / devices_per_node : device_number))
+      return place.factor;
+  }
+  return 1;
+}
 
 std::string_view to_string(Sharing sharing) {
   switch (sharing) {
@@ -211,10 +251,12 @@ Cluster read_cluster(const JsonCursor& document) {
   }
   const auto kinds = document.find("node_kinds");
   if (kinds) {
+    if (const auto slow = document.find("slow"))
+      slow->fail("none beside \"node_kinds\": make slow nodes a kind of their own");
     document.only({"schema", "name", "devices_per_node", "network_ports", "node_kinds"});
   } else {
     document.only({"schema", "name", "preset", "nodes", "devices_per_node", "network_ports",
-                   "device", "inside", "across", "node_kinds", "collectives", "network"});
+                   "device", "inside", "across", "node_kinds", "collectives", "network", "slow"});
   }
   cluster.name = read_name(document.at("name"));
   if (!kinds) cluster.nodes = read_count(document.at("nodes"), 1, kMostDevices);
@@ -252,6 +294,7 @@ Json to_json(const Cluster& cluster) {
   }
   if (cluster.collectives) json["collectives"] = to_json(*cluster.collectives);
   if (cluster.network) json["network"] = to_json(*cluster.network);
+  if (!cluster.slow.empty()) json["slow"] = slow_json(cluster.slow);
   return json;
 }
 

@@ -37,6 +37,13 @@ struct NodeKind {
   PortSpec inside, across;
 };
 
+/// A device, or all devices of a node, on which computations take longer than on the others.
+struct SlowPlace {
+  bool is_node = false;
+  int number = 0;  // of the device or the node, counted through the cluster
+  double factor = 1;
+};
+
 struct Cluster {
   std::string name;
   int nodes = 1, devices_per_node = 1;
@@ -51,9 +58,14 @@ struct Cluster {
   std::optional<Network> network;
   /// What collectives take, where the file says it; not of clusters of several kinds.
   std::optional<CollectiveModel> collectives;
+  /// Not of clusters of several kinds, whose slow nodes are a kind of their own. What looks at
+  /// these: the search (planner/configurations/uneven_work.hpp).
+  std::vector<SlowPlace> slow;
   std::vector<std::string> assumed;  // what the reader assumed, in sentences; not written
 
   int devices() const { return nodes * devices_per_node; }
+  /// How many times as long computations take on a device; 1 on most.
+  double slowness(int device) const;
 };
 
 /// The kind of a node, also where all are alike.

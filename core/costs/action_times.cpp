@@ -118,6 +118,20 @@ std::optional<ActionTimeFault> fault_of(const std::vector<ActionTime>& rows, con
   return std::nullopt;
 }
 
+std::vector<ActionTime> rows_of(const std::vector<ActionTime>& rows, const Order& order) {
+  std::vector<std::set<std::string>> computations;
+  for (const auto& row : order.ranks) computations.push_back(computations_of(row));
+  std::vector<ActionTime> kept;
+  for (const ActionTime& row : rows) {
+    const auto rank = static_cast<std::size_t>(row.rank.value);
+    if (row.action.action.kind == ActionKind::Opt ||
+        (rank < computations.size() &&
+         computations[rank].count(to_string(without_versions(row.action))) > 0))
+      kept.push_back(row);
+  }
+  return kept;
+}
+
 bool times_updates(const CostTable& costs) {
   return std::any_of(costs.stages.begin(), costs.stages.end(),
                      [](const StageCosts& each) { return each.opt.value > 0; }) ||

@@ -74,6 +74,9 @@ struct ActionTimeFault {
 std::optional<ActionTimeFault> fault_of(const std::vector<ActionTime>& rows, const Order& order,
                                         const ReplicaShape& shape);
 
+/// The rows whose actions this order of one replica has, and updates.
+std::vector<ActionTime> rows_of(const std::vector<ActionTime>& rows, const Order& order);
+
 /// Whether a table names a time for updates, of stages or of single ranks.
 bool times_updates(const CostTable& costs);
 

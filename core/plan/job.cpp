@@ -141,13 +141,22 @@ void check_tuned_plan(const Job& as_read, const Plan& plan) {
   }
 }
 
+void read_sample_scales(const JsonCursor& scales, Job& job) {
+  constexpr double kLeast = 1e-3, kMost = 1e3;
+  for (const JsonCursor& scale : scales.elements())
+    job.sample_scales.push_back(scale.number(kLeast, kMost));
+  if (job.sample_scales.size() != static_cast<std::size_t>(job.global_batch))
+    scales.fail("a number for each of the " + std::to_string(job.global_batch) +
+                " samples of global_batch");
+}
+
 }  // namespace
 
 Job read_job(const JsonCursor& document) {
   require_schema(document, "job");
   document.only({"schema", "model", "cluster", "global_batch", "strategy", "auto_mode",
                  "tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path",
-                 "measured_step", "measured_steps", "training"});
+                 "measured_step", "measured_steps", "training", "sample_scales"});
   Job job;
   DescribedModel described = read_preset_or_file(document.at("model"), described_presets(),
                                                  read_described_model, described_preset);
@@ -157,6 +166,7 @@ Job read_job(const JsonCursor& document) {
                                     [](const std::string& name) { return cluster_preset(name); });
   const JsonCursor batch = document.at("global_batch");
   job.global_batch = read_count(batch, 1, kMostGlobalBatch);
+  if (const auto scales = document.find("sample_scales")) read_sample_scales(*scales, job);
   const auto strategy = document.find("strategy");
   if (strategy) job.strategy = read_strategy(*strategy);
   read_tuner_fields(document, job);
@@ -196,6 +206,7 @@ Json to_json(const Job& job) {
   json["model"] = described_model_json(job.model, job.architecture);
   json["cluster"] = to_json(job.cluster);
   json["global_batch"] = job.global_batch;
+  if (!job.sample_scales.empty()) json["sample_scales"] = job.sample_scales;
   json["strategy"] = to_json(job.strategy);
   json["auto_mode"] = job.auto_mode == AutoMode::Full ? "full" : "semi";
   json["tuner_load_path"] = job.tuner_load_path;

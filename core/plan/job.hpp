@@ -62,6 +62,9 @@ struct Job {
   bool assumes_16_bits = false;
   Cluster cluster;
   int global_batch = 0;
+  /// How many times as long as the model says each sample of a step takes, in the order of the
+  /// batch (docs/plan-format.md); empty: all are alike.
+  std::vector<double> sample_scales;
   Strategy strategy;
   AutoMode auto_mode = AutoMode::Full;
   std::string tuner_load_path,

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/base/error.hpp"
+#include "planner/base/towards_middle.hpp"
 #include "sim/engine.hpp"
 
 namespace pipewright::planner {
@@ -148,15 +149,6 @@ void keep_better(const Dealing& other, const std::vector<std::int64_t>& other_en
     const auto from = static_cast<std::ptrdiff_t>(r * each);
     std::copy_n(other.begin() + from, each, dealing.begin() + from);
   }
-}
-
-/// A replica's micro-batches with the short ones at both ends, where a pipeline fills and drains,
-/// or the long ones.
-std::vector<int> towards_the_middle(const std::vector<int>& sorted) {
-  std::vector<int> result(sorted.size());
-  std::size_t front = 0, back = sorted.size();
-  for (std::size_t k = 0; k < sorted.size(); ++k) result[k % 2 == 0 ? front++ : --back] = sorted[k];
-  return result;
 }
 
 Dealing dealing_of(const Spread& spread, int replicas,

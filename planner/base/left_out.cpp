@@ -39,6 +39,7 @@ constexpr std::array kSentences{
     Row{LeftOut::IndivisibleSequences, "cp does not divide the model's sequences"},
     Row{LeftOut::ContextBesideOthers, "rows that cp beside sequence parallelism does not divide"},
     Row{LeftOut::ExpertsAcrossGroups, "sharding_degree is no multiple of ep"},
+    Row{LeftOut::UnevenDivision, "divided layers, where devices or samples are not alike"},
     Row{LeftOut::SameRankOrder, "the other rank order costs the same"},
     Row{LeftOut::WorseRankOrder, "the other rank order gains nothing"},
     Row{LeftOut::SameNodes, "every rank on the same nodes as in another order of the nodes"},
@@ -50,6 +51,9 @@ constexpr std::array kSentences{
         "asynchronous, with clip_grad_norm: its ranks update at different times, so there is no "
         "common norm"},
     Row{LeftOut::MixedSpeeds, "stages on several ranks, which differ in speed"},
+    Row{LeftOut::UnevenSchedule,
+        "pairs, stages on several ranks, or updates inside the step, where devices or samples are "
+        "not alike"},
     Row{LeftOut::OrderByCosts, "recompute by stage, where the order follows from the costs"},
     Row{LeftOut::SameCut, "same stages by cost and by number of layers"},
     Row{LeftOut::SameByRank, "same stages by rank as by stage"},

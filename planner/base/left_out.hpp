@@ -44,6 +44,7 @@ enum class LeftOut : std::uint8_t {
   IndivisibleSequences,
   ContextBesideOthers,
   ExpertsAcrossGroups,
+  UnevenDivision,
   // What is the same as another configuration, or gains nothing.
   SameRankOrder,
   WorseRankOrder,
@@ -55,6 +56,7 @@ enum class LeftOut : std::uint8_t {
   AsynchronousWithTiedHead,
   AsynchronousWithClipping,
   MixedSpeeds,
+  UnevenSchedule,
   OrderByCosts,
   // What is known of its stages.
   SameCut,

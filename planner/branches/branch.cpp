@@ -268,8 +268,9 @@ std::int64_t bound_of(const Configuration& c, const std::vector<StagePlan>& stag
   set_ring_times(costs, c.parallel, stages, of_stage);
   if (c.schedule->traits.overlaps)
     of_stage = costs.stage_parts(c.parallel, stages, of_stage).computations;
-  return flow_bound(c, stages, of_stage, costs.wires(c.parallel, stages),
-                    costs.sending(*c.schedule));
+  const std::int64_t bound =
+      flow_bound(c, stages, of_stage, costs.wires(c.parallel, stages), costs.sending(*c.schedule));
+  return costs.least_with_action_times(c.parallel, stages, of_stage, bound);
 }
 
 std::int64_t step_bound(const Configuration& c, const std::vector<StagePlan>& stages,
@@ -337,6 +338,10 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       branches.pruned[LeftOut::MixedSpeeds] += cuts_tried(costs);
       continue;
     }
+    if (const auto why = costs.leaves_out(*open.schedule)) {
+      branches.pruned[*why] += cuts_tried(costs);
+      continue;
+    }
     const auto chosen = with_best_replicas(open, cuts);
     const Shape& shape = chosen ? *chosen : open;
     for (int k = 0; k < cuts_tried(costs); ++k) {
@@ -373,6 +378,7 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
             : cut->by_recompute
                 ? bound_by_recompute(branch.configuration, *cut, limits, sending)
                 : flow_bound(branch.configuration, *cut->stages, cut->costs, cut->wires, sending);
+        branch.bound = costs.least_with_action_times(mesh, *cut->stages, cut->costs, branch.bound);
         branches.open.push_back(std::move(branch));
       }
     }

@@ -217,7 +217,7 @@ Evaluation evaluate(const Job& job, const ConfigurationCosts& source, ChosenBran
   }
   std::optional<Order> order = std::move(chosen.order);
   std::optional<CostTable> with_pairs;
-  if (may_be_steady(source, c, request)) {
+  if (by.table.actions == nullptr && may_be_steady(source, c, request)) {
     if (c.schedule->traits.overlaps) {
       if (!order) order = c.schedule->make(request);
       with_pairs = with_pairs_of(source, c, stages, *order, by.table, policy_for(job, *c.schedule));

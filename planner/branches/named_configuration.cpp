@@ -335,6 +335,11 @@ std::optional<std::string> broken_rule(const NamedConfiguration& asked, const Jo
            " a stage is on several ranks, and the ranks here differ in speed: it has no one time. "
            "Take a schedule whose stages have one rank each.";
   }
+  if (costs.leaves_out(*c.schedule)) {
+    return "Devices or samples are not alike here, and " + std::string(c.schedule->name) +
+           " has pairs, stages on several ranks or updates inside the step, which are not looked "
+           "at then. Take a schedule without these.";
+  }
   const bool divides = c.parallel.tensor * c.parallel.context > 1 && !costs.is_estimated();
   const bool clips = job.training.clip_grad_norm > 0;
   if (c.schedule->traits.asynchronous &&

@@ -294,9 +294,24 @@ std::vector<StageMemory> chosen_stage_memory(const ConfigurationCosts& costs,
   return by_kind.memory_of(choice_of(by_kind, setup.recompute));
 }
 
+namespace {
+
+CostTable with_action_times(const ConfigurationCosts& costs, const ParallelSetup& setup,
+                            std::span<const StagePlan> stages, int replicas, CostTable table) {
+  if (!costs.has_action_times(setup)) return table;
+  AlikeStages alike_stages{chosen_stage_costs(costs.alike(), setup, stages), {}};
+  alike_stages.computations =
+      costs.alike().stage_parts(setup, stages, alike_stages.whole).computations;
+  costs.add_action_times(setup, stages, replicas, alike_stages, table);
+  return table;
+}
+
+}  // namespace
+
 CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& setup,
                        std::span<const StagePlan> stages, int replicas) {
-  if (setup.recompute.of_stage.empty()) return costs.table(setup, stages, replicas);
+  if (setup.recompute.of_stage.empty())
+    return with_action_times(costs, setup, stages, replicas, costs.table(setup, stages, replicas));
   return chosen_table(costs, setup, stages, replicas, stages_by_recompute(costs, setup, stages));
 }
 
@@ -313,7 +328,7 @@ CostTable chosen_table(const ConfigurationCosts& costs, const ParallelSetup& set
   }
   table.stages = std::move(chosen);
   table.memory = by_kind.memory_of(choice);
-  return table;
+  return with_action_times(costs, setup, stages, replicas, std::move(table));
 }
 
 bool is_alike_elsewhere(const ConfigurationCosts& costs, const Configuration& chosen,

@@ -24,6 +24,11 @@
 
 namespace pipewright::planner {
 
+/// Stages if all devices and samples were alike.
+struct AlikeStages {
+  std::vector<StageCosts> whole, computations;
+};
+
 class ConfigurationCosts {
  public:
   virtual ~ConfigurationCosts() = default;
@@ -78,6 +83,26 @@ class ConfigurationCosts {
   /// exchange of all.
   virtual int simulated_replicas(const ParallelSetup& mesh) const = 0;
 
+  // Where devices are slow or samples unequal (planner/configurations/uneven_work.hpp); elsewhere
+  // none of these does anything.
+  /// Why the schedule is not tried.
+  virtual std::optional<LeftOut> leaves_out(const Schedule&) const { return std::nullopt; }
+  /// Whether some actions take another time than their stage says.
+  virtual bool has_action_times(const ParallelSetup&) const { return false; }
+  /// The costs if all devices and samples were alike.
+  virtual const ConfigurationCosts& alike() const { return *this; }
+  /// Puts what differs from table.stages into a table of so many replicas. `stages`: what they take
+  /// by alike(), and what of it is computed, and not told other devices of the rank.
+  virtual void add_action_times(const ParallelSetup&, std::span<const StagePlan>, int /*replicas*/,
+                                const AlikeStages&, CostTable&) const {}
+  /// From a time that no order beats if all actions take what stage_costs() says, here `costs` or
+  /// more, one that none beats as they are.
+  virtual std::int64_t least_with_action_times(const ParallelSetup&, std::span<const StagePlan>,
+                                               std::span<const StageCosts> /*costs*/,
+                                               std::int64_t least) const {
+    return least;
+  }
+
   /// The fullest rank holds at least this; 0 says nothing.
   virtual Bytes least_memory(const ParallelSetup& mesh) const = 0;
   virtual Bytes memory_limit() const = 0;  // of any rank; 0: none
@@ -91,6 +116,11 @@ class ConfigurationCosts {
 };
 
 /// The two sources.
+/// `alike`, the job's costs, as its slow devices and its samples of unequal length change them;
+/// `alike` itself where it has none. References `job`, which has to live as long. Throws InputError
+/// where the job has these and something that they are not looked at with.
+std::unique_ptr<ConfigurationCosts> uneven_configurations(
+    const Job& job, std::unique_ptr<ConfigurationCosts> alike);
 std::unique_ptr<ConfigurationCosts> layer_configurations(const Job& job, const Profile* profile,
                                                          int cores);
 /// Scales, and how they were found: "times 1.2 by a measured step", for the cost table, whose

@@ -67,7 +67,8 @@ std::vector<Priced> priced(const Job& job, const Profile* profile, int cores,
                            const CostScales& scales) {
   const auto model = profile == nullptr ? estimated_architecture(job) : std::nullopt;
   const Job plain = unfitted(job);
-  const auto costs = model ? estimated_configurations(plain, *model, {scales, "", ""})
+  const auto costs = model ? uneven_configurations(
+                                 plain, estimated_configurations(plain, *model, {scales, "", ""}))
                            : costs_of_job(plain, profile, cores);
   std::vector<Priced> prices(configurations.size());
   for_each_index(prices.size(), cores_of_this_machine(), [&](std::size_t i) {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "core/base/error.hpp"
+#include "core/costs/action_times.hpp"
 #include "planner/base/number_text.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
 #include "planner/configurations/policy.hpp"
@@ -208,6 +211,7 @@ RecomputeSpec recompute_of_plan(const Candidate& best, const Model& model) {
 int replicas_that_show_all(const ConfigurationCosts& costs, const ParallelSetup& parallel,
                            const Plan& plan) {
   const int all = plan.program_replicas();
+  if (plan.costs.actions != nullptr) return all;
   if (plan.sharding().groups > 1) return costs.is_estimated() ? 1 : all;
   return std::min(all, costs.is_estimated() ? 2 : costs.simulated_replicas(parallel));
 }
@@ -262,22 +266,30 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
     plan.expert_tensor_parallel = parallel.expert_tensor();
   plan.sequence_parallel = parallel.sequence_parallel;
   plan.ring = parallel.ring;
+  // Slow devices and long samples are said action by action.
+  const ConfigurationCosts& alike = costs.alike();
   StageParts inside;
   if (!schedule.traits.asynchronous) {
     inside =
-        costs.stage_parts(parallel, best.stages, chosen_stage_costs(costs, parallel, best.stages));
+        alike.stage_parts(parallel, best.stages, chosen_stage_costs(alike, parallel, best.stages));
   }
-  plan.parts = std::move(inside.parts);
+  // A plan with parts has one replica for all, and says nothing of how others differ.
+  const bool tells_replicas = &alike != &costs && parallel.data > 1;
+  if (!tells_replicas) plan.parts = std::move(inside.parts);
   plan.replicas_are_ranks =
       !costs.is_estimated() && (parallel.context > 1 || (!plan.parts.empty() && parallel.data > 1));
   const auto table_of = [&](int replicas) {
-    CostTable table = chosen_table(costs, parallel, best.stages, replicas);
+    CostTable table = chosen_table(alike, parallel, best.stages, replicas);
     if (!plan.parts.empty()) take_computations(inside.computations, table.stages);
+    costs.add_action_times(parallel, best.stages, replicas,
+                           {table.stages, tells_replicas ? inside.computations : table.stages},
+                           table);
     if (!schedule.traits.asynchronous)
       for (StageMemory& memory : table.memory) memory.version = Bytes(0);
     return table;
   };
   plan.costs = table_of(plan.program_replicas());
+  const auto actions = std::exchange(plan.costs.actions, nullptr);
   if (best.synthesised) {
     plan.schedule.order = *best.synthesised->order;
   } else if (schedule.traits.cost_driven) {
@@ -287,6 +299,10 @@ Plan plan_of_candidate(const Job& job, const ConfigurationCosts& costs, const Se
     const RankLimits limits = limits_of(costs, parallel, memory_limit);
     plan.schedule.order = schedule.make(request_for(parallel, best.stages, searched, limits));
   }
+  // Of those that the order does not have, the backward is of the other kind.
+  if (actions != nullptr)
+    plan.costs.actions = std::make_shared<ActionTimes>(
+        rows_of(actions->rows(), pipeline_order(plan)), actions->shape());
   plan.executable = executable_on_devices(job, parallel);
   plan.training = job.training;
   if (costs.chooses_recompute()) plan.training.recompute = recompute_of_plan(best, job.model);

@@ -76,6 +76,7 @@ SynthesisRequest request_of(const WinnersRequest& request, const Winner& winner)
   wanted.costs = request.costs.simulated_replicas(parallel) == 1
                      ? table
                      : chosen_table(request.costs, parallel, row.stages, 1);
+  wanted.costs.actions = table.actions;  // of all replicas that are simulated
   std::vector<Bytes> allowed;
   for (int r = 0; r < parallel.pipeline && limits.all.value > 0; ++r)
     allowed.push_back(limits.of(r));

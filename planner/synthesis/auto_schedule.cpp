@@ -8,6 +8,7 @@
 #include "planner/schedules/entries.hpp"
 #include "planner/synthesis/any_placement.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
+#include "planner/synthesis/own_times.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -80,10 +81,12 @@ SynthesisRequest synthesis_request(const ScheduleRequest& request) {
   }
   wanted.with_updates = std::any_of(wanted.costs.stages.begin(), wanted.costs.stages.end(),
                                     [](const StageCosts& each) { return each.opt.value > 0; });
+  if (const auto& actions = request.costs.actions) wanted.with_updates |= actions->names_updates();
   if (request.memory_limit.value > 0) wanted.memory_limit = {request.memory_limit};
   wanted.objective =
       parameter(request, "objective", "makespan") == "span" ? Objective::Span : Objective::Makespan;
   wanted.split_backward = parameter(request, "backward", "split") == "split";
+  if (const auto& actions = request.costs.actions) search_what_is_named(actions->rows(), wanted);
   wanted.seed =
       static_cast<std::uint64_t>(positive_integer(parameter(request, "seed", "1")).value_or(1));
   wanted.budget_ns = kDefaultBudgetNs;
@@ -95,6 +98,8 @@ bool chooses_placement(const ScheduleRequest& request) {
 }
 
 SynthesisResult synthesise_for(const ScheduleRequest& request, const SynthesisRequest& wanted) {
+  if (chooses_placement(request) && wanted.costs.actions != nullptr)
+    throw InputError("times of single actions belong to one placement; placement any has many");
   return chooses_placement(request) ? synthesise_any_placement(wanted) : synthesise(wanted);
 }
 

@@ -169,7 +169,7 @@ bool ListScheduler::can_finish(int rank, std::int64_t held, Token next) const {
 
 std::int64_t ListScheduler::take(int rank, Token token, std::int64_t now, Sequence& sequence) {
   const std::size_t m = at(problem_.micro_batches), stage = token >> 2;
-  const std::int64_t end = now + problem_.duration[token];
+  const std::int64_t end = now + problem_.time(token, done_[token]);
   const std::size_t k = at(done_[token]++);
   const bool first = cursor_[at(rank)] == problem_.first[at(rank)];
   // The span begins with the rank's first action, so the time before it does not count.

@@ -11,6 +11,7 @@ constexpr std::size_t kNothing = std::numeric_limits<std::size_t>::max();
 
 Evaluator::Evaluator(const Problem& problem)
     : problem_(problem),
+      update_(&problem.update),
       arrival_(2 * at(problem.stages) * at(problem.micro_batches)),
       start_(problem.size()),
       clock_(at(problem.ranks)),
@@ -18,10 +19,33 @@ Evaluator::Evaluator(const Problem& problem)
       awaited_(at(problem.ranks)),
       done_(4 * at(problem.stages)) {
   awake_.reserve(at(problem.ranks) + 1);
+  if (!problem.own.time.empty()) use(problem.own);
 }
 
 bool Evaluator::run(const Sequence& sequence) {
   ++runs_;
+  if (problem_.replicas.empty()) return run_replica(sequence);
+  std::int64_t most = -1, makespan = 0, span = 0;
+  const OwnTimes* slowest = nullptr;
+  for (const OwnTimes& replica : problem_.replicas) {
+    use(replica);
+    if (!run_replica(sequence)) return false;
+    makespan = std::max(makespan, makespan_);
+    span = std::max(span, span_);
+    if (value() <= most) continue;
+    most = value();
+    slowest = &replica;
+  }
+  if (slowest != &problem_.replicas.back()) {
+    use(*slowest);
+    run_replica(sequence);
+  }
+  makespan_ = makespan;
+  span_ = span;
+  return true;
+}
+
+bool Evaluator::run_replica(const Sequence& sequence) {
   const std::size_t m = at(problem_.micro_batches);
   std::fill(arrival_.begin(), arrival_.end(), kNever);
   // The model's inputs are there, and the last stage's gradient follows from its own F.
@@ -41,7 +65,7 @@ bool Evaluator::run(const Sequence& sequence) {
   makespan_ = span_ = 0;
   for (int r = 0; r < problem_.ranks; ++r) {
     if (cursor_[at(r)] != problem_.first[at(r) + 1]) return false;
-    makespan_ = std::max(makespan_, clock_[at(r)] + problem_.update[at(r)]);
+    makespan_ = std::max(makespan_, clock_[at(r)] + update_of(r));
     span_ = std::max(span_, clock_[at(r)] - rank_start(r));
   }
   return true;
@@ -55,7 +79,7 @@ std::int64_t Evaluator::rank_start(int rank) const {
 int Evaluator::critical_rank() const {
   for (int r = 0; r < problem_.ranks; ++r) {
     const bool makespan = problem_.objective == Objective::Makespan;
-    const std::int64_t before = makespan ? -problem_.update[at(r)] : rank_start(r);
+    const std::int64_t before = makespan ? -update_of(r) : rank_start(r);
     if (clock_[at(r)] - before == value()) return r;
   }
   return 0;
@@ -90,7 +114,7 @@ void Evaluator::advance(int rank, const Token* tokens) {
     }
     if (kind != Forward && done >= done_[token - 1]) break;  // before its own F or I: never
     start_[i] = clock;
-    clock += problem_.duration[token];
+    clock += time(token, done);
     const std::size_t k = at(done++);
     if (kind == Forward && stage + 1 < at(problem_.stages)) {
       deliver((stage + 1) * m + k, problem_.rank_of[stage + 1],

@@ -1,6 +1,7 @@
 #include "planner/synthesis/idle_slots.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "planner/synthesis/evaluate.hpp"
@@ -33,7 +34,9 @@ Order with_idle_slots(const SynthesisRequest& request, const Order& order) {
     return std::any_of(cells.begin(), cells.end(),
                        [](const Cell& cell) { return cell.action.kind == ActionKind::W; });
   });
-  const Problem problem = problem_of(same);
+  Problem problem = problem_of(same);
+  if (auto turn = turn_of(order); turn.size() == problem.turn.size())
+    problem.turn = std::move(turn);
   const auto sequence = sequence_of(problem, order);
   Evaluator evaluator(problem);
   if (!sequence || !evaluator.run(*sequence)) return order;

@@ -45,7 +45,7 @@ class Climb {
  private:
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(dice_() % n); }
   std::int64_t end(std::size_t position) const {
-    return evaluator_.start_of(position) + problem_.duration[sequence_[position]];
+    return evaluator_.start_of(position) + evaluator_.time(sequence_[position], number_[position]);
   }
 
   /// The critical path of sequence_, which the evaluator has just timed, as blocks.
@@ -75,7 +75,7 @@ class Climb {
     for (int r = 0; r < problem_.ranks; ++r) {
       if (problem_.first[at(r)] == problem_.first[at(r) + 1]) continue;
       const bool span = problem_.objective == Objective::Span;
-      const std::int64_t before = span ? evaluator_.rank_start(r) : -problem_.update[at(r)];
+      const std::int64_t before = span ? evaluator_.rank_start(r) : -evaluator_.update_of(r);
       if (evaluator_.rank_end(r) - before != value_) continue;
       if (below(at(++seen)) == 0) found = r;
     }

@@ -57,7 +57,8 @@ NamedBest offer_named(Search& search, const SynthesisRequest& request) {
       if (const auto sequence = sequence_of(problem, *order);
           sequence && keeps_limits(problem, *sequence)) {
         const std::int64_t value = search.offer(*sequence, schedule.name, "named schedules");
-        if (value < best.value) best = {std::string(schedule.name), value, std::nullopt};
+        if (value < best.value && (problem.turn.empty() || keeps_turns(*order, problem.turn)))
+          best = {std::string(schedule.name), value, std::nullopt};
       }
       if (!differs_as_it_is(request, *order)) continue;
       auto timed = time_as_it_is(request, *order);

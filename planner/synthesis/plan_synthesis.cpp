@@ -1,10 +1,12 @@
 #include "planner/synthesis/plan_synthesis.hpp"
 
 #include <algorithm>
+#include <memory>
 
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/synthesis/auto_schedule.hpp"
 #include "planner/synthesis/judging.hpp"
+#include "planner/synthesis/own_times.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -30,6 +32,9 @@ std::optional<Plan> fastest(const Plan& plan, const std::vector<Order>& orders) 
     changed.schedule.name = "auto";
     changed.schedule.parameters.clear();
     changed.schedule.order = order;
+    if (const auto& own = plan.costs.actions)
+      changed.costs.actions =
+          std::make_shared<ActionTimes>(rows_of(own->rows(), order), own->shape());
     if (fill_prediction(changed).verdict != Verdict::Ok) continue;
     if (!best || changed.predicted.step < best->predicted.step) best = std::move(changed);
   }
@@ -57,6 +62,7 @@ PlanSynthesis synthesise_for_plan(const Plan& plan, const std::vector<Bytes>& me
   request.costs = of_pipeline(plan);
   request.memory_limit =
       limits_between_actions(memory_limit, plan.stages, plan.ranks(), request.costs);
+  if (const auto& times = request.costs.actions) search_what_is_named(times->rows(), request);
   request.with_updates = true;
   request.starts.emplace_back(plan.schedule.name, own);
   request.runners_up = kRunnersUp;

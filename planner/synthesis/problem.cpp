@@ -1,11 +1,14 @@
 #include "planner/synthesis/problem.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "planner/base/number_text.hpp"
 #include "planner/schedules/building.hpp"
+#include "planner/synthesis/own_times.hpp"
 
 namespace pipewright::planner::synthesis {
 namespace {
@@ -116,6 +119,7 @@ Problem problem_of(const SynthesisRequest& request) {
   problem.update.assign(at(problem.ranks), 0);
   problem.first.assign(at(problem.ranks) + 1, 0);
   for (int r = 0; r < problem.ranks; ++r) set_rank(problem, request, r);
+  if (request.costs.actions != nullptr) set_own_times(problem, request);
   return problem;
 }
 
@@ -132,7 +136,9 @@ Order order_of(const Problem& problem, const Sequence& sequence) {
     cells.reserve(problem.first[at(r) + 1] - problem.first[at(r)]);
     for (std::size_t i = problem.first[at(r)]; i < problem.first[at(r) + 1]; ++i) {
       const Token token = sequence[i];
-      append(cells, kinds[kind_of(token)], stage_of(token), done[token]++);
+      const int k = done[token]++;
+      append(cells, kinds[kind_of(token)], stage_of(token),
+             problem.turn.empty() ? k : problem.turn[at(k)]);
     }
   }
   return order;
@@ -179,6 +185,33 @@ std::optional<Sequence> sequence_of(const Problem& problem, const Order& order) 
     if (sequence.size() != problem.first[at(r) + 1]) return std::nullopt;
   }
   return sequence;
+}
+
+std::vector<int> turn_of(const Order& order) {
+  std::vector<int> turn;
+  for (const auto& cells : order.ranks) {
+    for (const Cell& cell : cells) {
+      for (const Action* action : {&cell.action, cell.partner ? &*cell.partner : nullptr}) {
+        if (action != nullptr && action->kind == ActionKind::F && action->stage.value == 0)
+          turn.push_back(action->micro_batch.value);
+      }
+    }
+  }
+  return turn;
+}
+
+bool keeps_turns(const Order& order, const std::vector<int>& turn) {
+  std::map<std::pair<ActionKind, int>, std::size_t> done;
+  for (const auto& cells : order.ranks) {
+    for (const Cell& cell : cells) {
+      for (const Action* action : {&cell.action, cell.partner ? &*cell.partner : nullptr}) {
+        if (action == nullptr || !is_compute(action->kind)) continue;
+        const std::size_t k = done[{action->kind, action->stage.value}]++;
+        if (k >= turn.size() || turn[k] != action->micro_batch.value) return false;
+      }
+    }
+  }
+  return true;
 }
 
 std::int64_t peak_of(const Problem& problem, const Sequence& sequence, int rank) {

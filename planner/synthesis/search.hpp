@@ -8,6 +8,8 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "planner/synthesis/evaluate.hpp"
 #include "planner/synthesis/problem.hpp"
@@ -28,7 +30,9 @@ struct Search {
   std::size_t keep_beaten = 0;         // how many of these are kept:
   std::deque<Sequence> beaten;         // were the best, the last first
   std::string found_by;                // what gave the order that best was made from
-  std::int64_t steps = 0;              // actions placed or timed so far
+  /// Sequences that were offered under a name, where they are wanted.
+  std::vector<std::pair<std::string, Sequence>>* offered = nullptr;
+  std::int64_t steps = 0;  // actions placed or timed so far
   std::int64_t evaluated = 0;
   Clock::time_point begin = Clock::now();
   std::function<void(std::string_view phase)> on_improvement;
@@ -39,8 +43,9 @@ struct Search {
   /// Takes the sequence if it is better than the best; its value, or kNever if it never ends.
   std::int64_t offer(const Sequence& sequence, std::string_view source, std::string_view phase) {
     ++evaluated;
-    steps += static_cast<std::int64_t>(problem.size());
+    steps += problem.timed();
     if (!evaluator.run(sequence)) return kNever;
+    if (offered != nullptr && !source.empty()) offered->emplace_back(source, sequence);
     const std::int64_t value = evaluator.value();
     if (value < best_value) {
       if (keep_beaten > 0 && !best.empty()) {

@@ -4,60 +4,23 @@
 #include <iterator>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "planner/synthesis/as_it_is.hpp"
 #include "planner/synthesis/bound.hpp"
 #include "planner/synthesis/follow_order.hpp"
 #include "planner/synthesis/improve.hpp"
 #include "planner/synthesis/named.hpp"
+#include "planner/synthesis/outcome.hpp"
+#include "planner/synthesis/own_times.hpp"
 #include "planner/synthesis/prove.hpp"
 #include "planner/synthesis/search.hpp"
 #include "planner/synthesis/tune_rules.hpp"
+#include "planner/synthesis/turns.hpp"
 
 namespace pipewright::planner {
 
 using namespace synthesis;
 
 namespace {
-
-/// The limits that would do, if one of the request's does not.
-std::vector<Bytes> limits_too_low(const Problem& problem) {
-  // Micro-batches that leave something behind add up, so all of them count.
-  const Sequence frugal = one_by_one(problem);
-  std::vector<Bytes> least;
-  bool low = false;
-  for (int r = 0; r < problem.ranks; ++r) {
-    const std::int64_t peak = peak_of(problem, frugal, r);
-    low |= peak > problem.limit[at(r)];
-    least.emplace_back(peak + problem.constant[at(r)]);
-  }
-  return low ? least : std::vector<Bytes>{};
-}
-
-double gap_of(std::int64_t value, std::int64_t bound) {
-  return bound > 0 ? static_cast<double>(value) / static_cast<double>(bound) - 1.0 : 0.0;
-}
-
-SynthesisResult result_of(Search& search) {
-  SynthesisResult result;
-  PIPEWRIGHT_ASSERT(!search.best.empty() && search.evaluator.run(search.best),
-                    "a synthesis ended without an order");
-  PIPEWRIGHT_ASSERT(keeps_limits(search.problem, search.best),
-                    "a synthesised order breaks the memory limit");
-  result.order = order_of(search.problem, search.best);
-  for (const Sequence& sequence : search.beaten)
-    result.runners_up.push_back(order_of(search.problem, sequence));
-  result.value_ns = search.best_value;
-  result.makespan_ns = search.evaluator.makespan();
-  result.span_ns = search.evaluator.span();
-  result.lower_bound_ns = search.bound;
-  result.proven = search.best_value <= search.bound;
-  result.gap = gap_of(search.best_value, search.bound);
-  result.found_by = search.found_by;
-  result.evaluated = search.evaluated;
-  result.elapsed_ns = (Search::Clock::now() - search.begin).count();
-  return result;
-}
 
 /// The request's own orders to begin with.
 void offer_starts(Search& search, const SynthesisRequest& request) {
@@ -68,20 +31,8 @@ void offer_starts(Search& search, const SynthesisRequest& request) {
   }
 }
 
-/// A named order that no sequence is as good as; bounds of sequences do not hold for it.
-void take_named(SynthesisResult& result, const SynthesisRequest& request, NamedBest& named) {
-  result.lower_bound_ns =
-      std::min(result.lower_bound_ns, work_bound(request, named.as_it_is->order.placement));
-  result.order = std::move(named.as_it_is->order);
-  result.makespan_ns = named.as_it_is->makespan_ns;
-  result.span_ns = named.as_it_is->span_ns;
-  result.value_ns = named.value;
-  result.found_by = named.name;
-  result.proven = result.value_ns <= result.lower_bound_ns;
-  result.gap = gap_of(result.value_ns, result.lower_bound_ns);
-}
-
 SynthesisResult run(const SynthesisRequest& request) {
+  if (request.costs.actions != nullptr) return search_turns(request);
   const Problem problem = problem_of(request);
   if (auto least = limits_too_low(problem); !least.empty()) {
     SynthesisResult nothing;
@@ -148,7 +99,20 @@ std::string_view to_string(Objective objective) {
   return objective == Objective::Makespan ? "makespan" : "span";
 }
 
-SynthesisResult synthesise(const SynthesisRequest& request) {
+namespace {
+
+/// What is found without looking at times of single actions: as much effort again, but whoever
+/// knows the times is never worse off than who does not.
+SynthesisResult uninformed(const SynthesisRequest& request) {
+  SynthesisRequest plain = request;
+  plain.costs.actions = nullptr;
+  plain.prove = false;
+  plain.wanted_below_ns = 0;
+  plain.runners_up = 3;
+  return synthesise(plain);
+}
+
+SynthesisResult synthesise_kinds(const SynthesisRequest& request) {
   if (!request.split_backward || !fusing_helps(request)) {
     SynthesisResult result = run(request);
     result.scope = scope_of(request);
@@ -165,12 +129,31 @@ SynthesisResult synthesise(const SynthesisRequest& request) {
   return better;
 }
 
+}  // namespace
+
+SynthesisResult synthesise(const SynthesisRequest& request) {
+  if (request.costs.actions == nullptr) return synthesise_kinds(request);
+  SynthesisResult before = uninformed(request);
+  SynthesisRequest wanted = request;
+  const std::string name = "the search without these times";
+  if (before.order) wanted.starts.emplace_back(name, std::move(*before.order));
+  for (Order& order : before.runners_up) wanted.starts.emplace_back(name, std::move(order));
+  SynthesisResult found = synthesise_kinds(wanted);
+  found.evaluated += before.evaluated;
+  found.elapsed_ns += before.elapsed_ns;
+  return found;
+}
+
 std::int64_t synthesis_bound(const SynthesisRequest& request) {
-  const std::int64_t bound = lower_bound(problem_of(request));
+  const Problem problem = problem_of(request);
+  const std::int64_t bound =
+      request.costs.actions != nullptr ? own_bound(problem) : lower_bound(problem);
   if (!request.split_backward || !fusing_helps(request)) return bound;
   SynthesisRequest fused = request;
   fused.split_backward = false;
-  return std::min(bound, lower_bound(problem_of(fused)));
+  const Problem joined = problem_of(fused);
+  return std::min(bound,
+                  request.costs.actions != nullptr ? own_bound(joined) : lower_bound(joined));
 }
 
 }  // namespace pipewright::planner

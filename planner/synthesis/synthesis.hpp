@@ -8,6 +8,9 @@
 // moved (planner/synthesis/improve.hpp), and on request small cases are closed by branch and bound
 // (planner/synthesis/prove.hpp). A lower bound is given in every case
 // (planner/synthesis/bound.hpp).
+//
+// Where single actions have times of their own, the turns of micro-batches are searched too
+// (planner/synthesis/turns.hpp); there is no proof by branch and bound then.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +48,8 @@ struct SynthesisRequest {
   Placement placement;  // by stage; one that looks at the micro-batch is refused
   int micro_batches = 1;
   /// Durations stage by stage (all of placement.stages() have to be there), latencies, and memory.
+  /// `actions`: of as many replicas as it has, which all take the order; the value is that of the
+  /// slowest. Its pairs are not looked at.
   /// Without a memory table a live activation counts one unit from its F to its W.
   CostTable costs;
   /// By rank, for costs.memory with its constant part; one entry: for every rank; 0 or none: no
@@ -56,6 +61,7 @@ struct SynthesisRequest {
   /// Orders of F, I, W; false: of F and B. Where B is shorter than I and W together, true searches
   /// both kinds (and the lower bound is for these two, not for mixtures).
   bool split_backward = true;
+  bool only_split = false;  // of F, I, W alone, whatever B takes
   std::uint64_t seed = 1;
   /// Orders to begin with, by name, where they fit the placement and keep to the limit.
   std::vector<std::pair<std::string, Order>> starts;

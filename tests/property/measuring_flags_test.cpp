@@ -45,6 +45,7 @@ const std::map<std::string, BesideMeasure, std::less<>>& beside_measure() {
       {"--transport", {Does::Refused, "tcp"}},
       {"--top", {Does::Refused, "3"}},
       {"--html", {Does::Refused, "t.html"}},
+      {"--samples", {Does::Refused, "9"}},
       {"--pp", {Does::Refused, "2"}},
       {"--micro-batches", {Does::Refused, "2"}},
       {"--vpp", {Does::Refused, "2"}},

@@ -244,6 +244,10 @@ int run_estimate(const Arguments& arguments, Session& session) {
   const Cluster cluster = named_cluster(arguments.text_or("--cluster", "dgx-a100"),
                                         arguments.integer_or("--devices", 1, kMostDevices, 0));
   for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
+  if (!cluster.slow.empty())
+    throw InputError(
+        "estimate takes all devices of a kind for alike; leave \"slow\" out of the cluster, or "
+        "give a job with it to tune");
   const FrameworkTraits framework = with_products(
       with_gradients(named_framework(arguments.text_or("--framework", megatron_core().name)),
                      arguments.text_or("--grad-accum-dtype", "")),

@@ -33,6 +33,7 @@
 #include "tools/input/synthesis.hpp"
 #include "tools/output/measured_text.hpp"
 #include "tools/output/timeline_report.hpp"
+#include "tools/running/drawn_rows.hpp"
 #include "tools/running/modules.hpp"
 #include "tools/running/process_job.hpp"
 #include "tools/running/search_journal.hpp"
@@ -276,14 +277,17 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   planner::SearchResult result = search_with_progress(job, profile, options, session);
   if (link != nullptr && link->process() != 0) return result.best ? kDone : kAnswerIsNo;
   std::optional<planner::MeasuredFit> fit;
+  std::optional<planner::DrawnChoice> drawn;
   std::vector<std::string> warnings;
   while_showing("checking the plan", session, [&] {
     planner::fill_intervals(job, profile ? &*profile : nullptr, options.cores, result);
+    drawn = choose_if_asked(arguments, job, profile, options.cores, result);
     fit = fit_of(job, profile, options.cores);
     if (result.best && !arguments.has("--synthesise"))
       warnings = planner::stock_verdicts(*result.best);
   });
   Json fields = planner::search_fields(result);
+  if (drawn) add_drawn_rows(*drawn, result, fields);
   if (fit) fields["calibration"] = measured_fields(*fit);
   fields["costing"] = planner::costing_fields(costing);
   if (const auto asked = arguments.text("--explain")) {
@@ -295,7 +299,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   if (!session.json()) {
     print_costing(costing, session);
     if (fit) session.print(measured_text(*fit, session.terminal()));
-    print_search(result, session);
+    print_search(result, session, drawn ? drawn_rows_text(*drawn) : "");
   }
   if (arguments.has("--synthesise") && result.best) {
     result.best = with_synthesis(result, job, arguments, session, fields["synthesis"]);
@@ -314,10 +318,16 @@ int run_tune(const Arguments& arguments, Session& session) {
   if (arguments.positionals().empty()) {
     if (arguments.has("--html"))
       throw InputError("--html belongs to a job, whose best plan and ranked table it shows");
+    if (arguments.has("--samples"))
+      throw InputError("--samples belongs to a job, among whose plans it chooses");
     if (arguments.has("--synthesise")) return synthesise_order(arguments, session);
     throw InputError("missing JOB; without one, --synthesise finds an order for --cost");
   }
   refuse_sizes_of_job(arguments);
+  if (arguments.has("--samples") && arguments.has("--html"))
+    throw InputError(
+        "the page of --html shows the first row's plan, and --samples may choose "
+        "another; leave one of them out");
   const std::string transport = arguments.text_or("--transport", "local");
   if (transport == "local") return tune_job(arguments, session, nullptr);
   if (arguments.has("--resume"))
@@ -411,6 +421,7 @@ Command tune_command() {
        .name = "--synthesise",
        .help = "search an order too: for the best plan's stages, or without a job for --cost"},
   };
+  command.flags.push_back(drawn_rows_flag());
   for (const auto& flags : {measuring_flags(), schedule_flags(), cost_flags()}) {
     command.flags.insert(command.flags.end(), flags.begin(), flags.end());
   }

@@ -173,7 +173,7 @@ void check_measuring_flags(const Arguments& arguments) {
   }
   if (arguments.positionals().empty()) throw InputError("missing JOB, which --measure is about");
   for (const char* other :
-       {"--explain", "--front", "--synthesise", "--transport", "--top", "--html"}) {
+       {"--explain", "--front", "--synthesise", "--transport", "--top", "--html", "--samples"}) {
     if (arguments.has(other))
       throw InputError(std::string(other) + " does not go with --measure; leave one of them out");
   }

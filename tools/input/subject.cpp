@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/most_devices.hpp"
@@ -17,6 +18,7 @@
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/schedules/requested.hpp"
 #include "sim/judgement.hpp"
+#include "tools/input/action_times.hpp"
 #include "tools/input/synthesis.hpp"
 
 namespace pipewright::tools {
@@ -50,17 +52,6 @@ Plan plan_from_json(const JsonCursor& root, Session& session) {
   return read_plan(root);
 }
 
-/// --costs; `pipeline` is the order of one replica.
-void use_action_times(Subject& subject, const Order& pipeline, const ReplicaShape& shape,
-                      const Arguments& arguments) {
-  const auto file = arguments.text("--costs");
-  if (!file) return;
-  auto rows = read_action_times_csv(read_text(*file), *file);
-  if (const auto fault = fault_of(rows, pipeline, shape))
-    throw InputError(*file, "line " + std::to_string(rows[fault->row].line), fault->why);
-  subject.costs.actions = std::make_shared<ActionTimes>(std::move(rows), shape);
-}
-
 /// --dp, of an order alone.
 void replicate_if_asked(Subject& subject, int replicas) {
   if (replicas == 1) return;
@@ -76,9 +67,13 @@ void replicate_if_asked(Subject& subject, int replicas) {
 void use_given_costs(Subject& subject, const Arguments& arguments, CostsOf whose, int replicas) {
   GivenCosts costs =
       given_costs(arguments, subject.order.placement, whose, devices_of_rank(subject.order.mesh));
-  subject.costs = std::move(costs.table);
+  const auto searched_with = std::exchange(subject.costs, std::move(costs.table)).actions;
   const ReplicaShape shape{replicas, subject.order.rank_count(), subject.order.micro_batches};
-  use_action_times(subject, subject.order, shape, arguments);
+  if (searched_with != nullptr) {
+    subject.costs.actions = searched_with;
+  } else {
+    use_action_times(subject.costs, subject.order, shape, arguments);
+  }
   subject.memory_limit = costs.memory_limit;
   subject.costs_text = costs_text(subject.costs) + assumed_text(arguments);
 }
@@ -106,7 +101,7 @@ void read_plan_subject(Subject& subject, Plan plan, const Arguments& arguments) 
   subject.costs = plan.costs;
   subject.memory_limit = use_cost_flags(subject.costs, arguments, placement_of_pipeline(plan));
   if (arguments.has("--costs"))
-    use_action_times(subject, planner::pipeline_order(plan), plan.shape(), arguments);
+    use_action_times(subject.costs, planner::pipeline_order(plan), plan.shape(), arguments);
   subject.costs_text = costs_text(subject.costs);
   for (const char* flag : {"--cost", "--rank-cost"}) {
     if (const auto given = arguments.text(flag))
@@ -150,9 +145,11 @@ void read_schedule_subject(Subject& subject, const std::string& name, const Argu
   session.phases().begin(exec::Phase::Plan);
   planner::ScheduleRequest request = schedule_request(arguments, schedule);
   add_costs(request, schedule, arguments);
+  add_action_times(request, schedule, arguments);
   std::optional<planner::SynthesisResult> found;
   subject.order = make_requested(planner::resolve_schedule(schedule.name, request.parameters),
                                  request, arguments, session, &found);
+  keep_action_times(subject.costs, request, subject.order);
   const CostsOf whose = costs_of(request);
   settle_placement(request, subject.order);
   subject.source = "--schedule " + std::string(schedule.name);

@@ -88,7 +88,8 @@ Order make_requested(const planner::Schedule& schedule, const planner::ScheduleR
   if (!schedule.traits.searched) return planner::make_order(schedule.name, request);
   if (const auto refused = planner::refusal_of(schedule, request)) throw InputError(*refused);
   if (!planner::chooses_placement(request) && request.chunks == 1 &&
-      !arguments.has("--placement") && !arguments.has("--vpp")) {
+      !arguments.has("--placement") && !arguments.has("--vpp") &&
+      request.costs.actions == nullptr) {
     session.note(
         "--cost says what a stage takes, so each rank has one stage; with --rank-cost several "
         "stages a rank are tried");

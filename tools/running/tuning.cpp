@@ -175,7 +175,7 @@ std::vector<traces::PageTable> search_tables(const planner::SearchResult& result
   return tables;
 }
 
-void print_search(const planner::SearchResult& result, Session& session) {
+void print_search(const planner::SearchResult& result, Session& session, const std::string& drawn) {
   const int width = session.terminal().width;
   const auto print_line = [&](const std::string& line) { session.print(wrapped(line, width, 0)); };
   for (const std::string& sentence : result.nearest)
@@ -198,7 +198,11 @@ void print_search(const planner::SearchResult& result, Session& session) {
     print_line(line);
   }
   if (!result.intervals.empty()) print_line(intervals_text(result.intervals));
-  if (result.drawn_best) print_line("Row 1: " + drawn_steps_text(*result.drawn_best));
+  if (!drawn.empty()) {
+    print_line(drawn);
+  } else if (result.drawn_best) {
+    print_line("Row 1: " + drawn_steps_text(*result.drawn_best));
+  }
   print_line(std::to_string(result.evaluated) + " of " + std::to_string(result.configurations) +
              " configurations simulated in " + format_duration(Nanoseconds(result.elapsed_ns)));
   if (result.synthesis) print_line(winners_text(*result.synthesis));

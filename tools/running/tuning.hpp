@@ -48,7 +48,9 @@ struct TunedForRun {
 TunedForRun tune_for_run(const std::string& path, Session& session);
 
 /// The ranked table with the baseline rows, what fell, and why the best one won.
-void print_search(const planner::SearchResult& result, Session& session);
+/// `drawn`: what is said of steps drawn of several rows, instead of those of the first.
+void print_search(const planner::SearchResult& result, Session& session,
+                  const std::string& drawn = "");
 
 /// For a page: the ranked table with the baseline rows, and the fastest plans for less memory where
 /// they were asked for.

@@ -91,6 +91,7 @@ TEST(NodeKinds, RefusedAtTheirPlace) {
   };
   EXPECT_EQ(pointer("/node_kinds", "[]"), "/node_kinds");
   EXPECT_EQ(pointer("/nodes", "3"), "/nodes");
+  EXPECT_EQ(pointer("/slow", "[]"), "/slow");
   EXPECT_EQ(pointer("/node_kinds/0/nodes", "0"), "/node_kinds/0/nodes");
   EXPECT_EQ(pointer("/node_kinds/0/nodes", "1048576"), "/node_kinds");
   EXPECT_EQ(pointer("/node_kinds/0/nodes", "600000"), "/devices_per_node");

@@ -46,6 +46,45 @@ TEST(ReadJob, LeavesAllToTheTunerWhereNothingIsSaid) {
   EXPECT_EQ(job.auto_mode, AutoMode::Full);
 }
 
+TEST(ReadJob, SlowDevicesAndSamplesThatTakeLonger) {
+  Json document = minimal();
+  document["cluster"] = {
+      {"preset", "dgx-a100"},
+      {"devices", 16},
+      {"slow", {{{"device", 3}, {"factor", 1.25}}, {{"node", 1}, {"factor", 2}}}}};
+  document["sample_scales"] = std::vector<double>(16, 0.5);
+  const Job job = read(document);
+  EXPECT_EQ(job.cluster.slowness(2), 1);
+  EXPECT_EQ(job.cluster.slowness(3), 1.25);
+  EXPECT_EQ(job.cluster.slowness(8), 2);
+  EXPECT_EQ(job.cluster.slowness(15), 2);
+  EXPECT_EQ(job.sample_scales, std::vector<double>(16, 0.5));
+  const Json written = to_json(job);
+  EXPECT_EQ(written["cluster"]["slow"], document["cluster"]["slow"]);
+  EXPECT_EQ(to_json(read(written)), written);
+  EXPECT_FALSE(to_json(read(minimal())).contains("sample_scales"));
+  EXPECT_EQ(fingerprint(job.cluster), fingerprint(cluster_preset("dgx-a100", 16)));
+}
+
+TEST(ReadJob, WhatMakesNoSenseOfSlowDevicesAndSamplesIsRefusedAtItsPlace) {
+  const auto slow = [](const char* text) {
+    Json document = minimal();
+    document["cluster"] = {{"preset", "dgx-a100"}, {"slow", Json::parse(text)}};
+    return refusal([&] { read(document); }).pointer();
+  };
+  EXPECT_EQ(slow(R"([{"factor": 2}])"), "/cluster/slow/0");
+  EXPECT_EQ(slow(R"([{"device": 1, "node": 0, "factor": 2}])"), "/cluster/slow/0");
+  EXPECT_EQ(slow(R"([{"device": 8, "factor": 2}])"), "/cluster/slow/0/device");
+  EXPECT_EQ(slow(R"([{"node": 1, "factor": 2}])"), "/cluster/slow/0/node");
+  EXPECT_EQ(slow(R"([{"node": 0, "factor": 0.9}])"), "/cluster/slow/0/factor");
+  EXPECT_EQ(slow(R"([{"node": 0, "factor": 2}, {"device": 7, "factor": 2}])"),
+            "/cluster/slow/1/device");
+  EXPECT_EQ(slow(R"([{"device": 7, "factor": 2}, {"node": 0, "factor": 2}])"),
+            "/cluster/slow/1/node");
+  EXPECT_EQ(refused("/sample_scales", {1, 2}).pointer(), "/sample_scales");
+  EXPECT_EQ(refused("/sample_scales", std::vector<double>(16, 0)).pointer(), "/sample_scales/0");
+}
+
 Json estimated_job(const Json& framework) {
   return {{"schema", "pipewright.job/1"},
           {"model", "llama3-8b"},

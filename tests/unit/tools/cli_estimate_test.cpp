@@ -101,5 +101,16 @@ TEST(Estimate, SaysNoWhereNothingFitsAndRefusesInWords) {
   EXPECT_EQ(zero.status, 2) << zero.err;
 }
 
+/// What it leaves out it says.
+TEST(Estimate, KnowsNoSlowDevices) {
+  const Folder folder;
+  folder.write("slow.json", R"({"schema": "pipewright.cluster/1", "preset": "dgx-a100",
+                                "slow": [{"device": 1, "factor": 2}]})");
+  const auto refused =
+      pipewright("estimate llama3-8b --cluster slow.json --global-batch 32", folder);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("leave \"slow\" out"), std::string::npos) << refused.err;
+}
+
 }  // namespace cli_estimate_test
 }  // namespace pipewright::test
