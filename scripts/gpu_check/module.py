@@ -33,9 +33,10 @@ def loads(module):
         wanted = int(re.search(r'define PIPEWRIGHT_CUDA_ABI (\d+)', file.read()).group(1))
     found = library.pipewright_cuda_entry().contents.value
     with open(module, 'rb') as file:
-        has_cudnn = b'libcudnn.so.9' in file.read()
+        content = file.read()
     return (check(found == wanted, f'it loads; its table is {found}, of {wanted}') &
-            check(has_cudnn, 'it has attention by cuDNN') &
+            check(b'libcudnn.so.9' in content, 'it has attention by cuDNN') &
+            check(b'NVTX_INJECTION64_PATH' in content, 'it has ranges by NVTX') &
             check(hasattr(library, 'pipewright_nccl_entry'), 'it has a table of NCCL'))
 
 

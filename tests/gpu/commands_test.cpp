@@ -6,7 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/small_job.hpp"
+#include "tests/gpu/stand_in_folder.hpp"
 
 namespace pipewright::test {
 namespace gpu_commands_test {
@@ -20,17 +20,8 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// A folder with the command, the stand-in, and the plan of a job.
-class OnStandIn : public testing::Test {
+class GpuCommands : public OnStandIn {
  protected:
-  void SetUp() override {
-    const std::string build = std::filesystem::path(PIPEWRIGHT_COMMAND).parent_path();
-    const std::string module = build + "/tests/gpu/stand_in/libpipewright_cuda.so";
-    // The command looks for its module where it lies itself.
-    const CommandResult copied =
-        shell("cp -l \"$PW\" " + module + " . || cp \"$PW\" " + module + " .", folder_);
-    ASSERT_EQ(copied.status, 0) << copied.err;
-  }
   CommandResult run(const std::string& words) const {
     return shell("./pipewright run " + words, folder_);
   }
@@ -44,11 +35,9 @@ class OnStandIn : public testing::Test {
     for (const json& step : result.at("steps")) losses.push_back(step.at("loss"));
     return losses;
   }
-
-  Folder folder_;
 };
 
-TEST_F(OnStandIn, ATrainingGoesOnOnTheOtherDevice) {
+TEST_F(GpuCommands, ATrainingGoesOnOnTheOtherDevice) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   const std::string exact = "plan.json -q" + std::string(kNumerics);
   const auto whole = losses_of(result_of(exact + "--device cpu --steps 6"));
@@ -63,7 +52,7 @@ TEST_F(OnStandIn, ATrainingGoesOnOnTheOtherDevice) {
   }
 }
 
-TEST_F(OnStandIn, ADataSetIsEvaluatedAndPredictedAsOnCpus) {
+TEST_F(GpuCommands, ADataSetIsEvaluatedAndPredictedAsOnCpus) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   ASSERT_EQ(run("plan.json -q --device cuda --steps 2 --save-checkpoint saved").status, 0);
   const std::string run = "plan.json -q --load-checkpoint saved" + std::string(kNumerics);
@@ -78,7 +67,7 @@ TEST_F(OnStandIn, ADataSetIsEvaluatedAndPredictedAsOnCpus) {
   EXPECT_TRUE(outputs == bytes_of(folder_.path() / "cpu.npy"));
 }
 
-TEST_F(OnStandIn, ALlamaTrainsWithTheSerialRunsBits) {
+TEST_F(GpuCommands, ALlamaTrainsWithTheSerialRunsBits) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   json job = json::parse(small_job(R"(, "tuner_save_path": "llama.plan")"));
   job["model"] = {{"schema", "pipewright.model/1"},
@@ -100,7 +89,7 @@ TEST_F(OnStandIn, ALlamaTrainsWithTheSerialRunsBits) {
 }
 
 /// Copies for other replicas lie on the host.
-TEST_F(OnStandIn, ReplicasHoldWhatIsPredicted) {
+TEST_F(GpuCommands, ReplicasHoldWhatIsPredicted) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   for (const char* degree : {"dp_degree", "sharding_degree"}) {
     json job = json::parse(small_job(R"(, "tuner_save_path": "replicas.plan")"));

@@ -43,6 +43,7 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       graph_(graph),
       queue_(cuda, site),
       timeline_(queue_, transport),
+      ranges_(cuda, program, rank),
       sums_(program, rank, &transport, training.training.optimizer.clip_grad_norm),
       stages_(program, rank),
       messages_{[this](Flow flow, int from, int of) { return fetch(flow, from, of); },
@@ -84,6 +85,7 @@ void Device::begin_step(int step) {
   step_ = training_.training.first_step() + step;
   step_of_run_ = step;
   if (graph_ != nullptr) way_ = way_of_captured_run(step);
+  ranges_.begin_step(step_);
   queue_.enter();
   if (way_ == StepWay::Captured) queue_.forget_guards();
   for (Stage* stage : stages_.own()) stage->begin_step(step_);
@@ -295,6 +297,12 @@ void Device::end_step() {
   enqueued_ns_ = transport_.now();
   queue_.enter();
   wait_for_step();
+  ranges_.end();
+  look_at_step();
+}
+
+/// All of it is done.
+void Device::look_at_step() {
   timeline_.end_step();
   if (times_ != nullptr) timeline_.write(program_, *times_);
   if (training_.on_computation && step_ > training_.training.first_step())

@@ -19,6 +19,7 @@
 
 #include "core/program/program.hpp"
 #include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cuda/action_ranges.hpp"
 #include "exec/devices/cuda/clipping.hpp"
 #include "exec/devices/cuda/payload.hpp"
 #include "exec/devices/cuda/stage.hpp"
@@ -64,6 +65,13 @@ class Device final : public exec::Device {
   PayloadPtr give(InstructionId send) override;
   void accept(InstructionId recv, PayloadPtr payload) override;
   void end_step() override;
+  /// A profiler sees work that is enqueued; a step that is captured or replayed is one range.
+  void begin_instruction(InstructionId id) override {
+    if (way_ == StepWay::Enqueued) ranges_.begin(id);
+  }
+  void end_instruction() noexcept override {
+    if (way_ == StepWay::Enqueued) ranges_.end();
+  }
   std::optional<double> loss() const override;
   std::string not_finite() const override;
   void timestamps(Timeline& timeline) const override { timeline_.write(timeline); }
@@ -127,6 +135,7 @@ class Device final : public exec::Device {
   void enqueue_end();
   void put_outcomes();
   void wait_for_step();
+  void look_at_step();
   /// What polls do in between: notices that the run was stopped.
   std::function<void()> between();
 
@@ -141,6 +150,7 @@ class Device final : public exec::Device {
   Evaluation* evaluation_ = nullptr;
   Queue queue_;
   DeviceTimeline timeline_;
+  ActionRanges ranges_;
   std::optional<Clipping> clipping_;  // else the host has the norm: it goes to other processes
   GradientSums sums_;
   RankStages<Stage, Buffer> stages_;

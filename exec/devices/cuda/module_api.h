@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 7
+#define PIPEWRIGHT_CUDA_ABI 8
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -262,6 +262,16 @@ typedef struct pipewright_cuda {
   int (*attend)(void* attention, const void* qkv, void* context, float* log_sums, void* workspace);
   int (*attend_backward)(void* attention, const void* qkv, const void* context,
                          const float* log_sums, const void* dcontext, void* dqkv, void* workspace);
+
+  /* --- Ranges of the calling thread for profilers (NVTX), in the domain "pipewright"; all NULL in a
+   * module that was built without its header --- */
+  /* 0: no profiler has attached, and the others need not be called. */
+  int (*is_profiled)(void);
+  /* Good until the process ends. */
+  void* (*range_name)(const char* text);
+  void (*begin_range)(void* name);
+  /* Of the one that began last. */
+  void (*end_range)(void);
 
   /* With the CPU's bits; the same for numerics that need not have them, whose sums are taken in
    * another order, by more threads; and these for numbers of bfloat16. */
