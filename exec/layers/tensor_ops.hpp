@@ -197,6 +197,8 @@ class TensorOps {
                                         const float* dy, const float* w, float* dx);
   /// Zeros, in an array that others only add to. Bug where a device does not.
   virtual void clear(std::size_t n, float* x);
+  /// The same of take_floats().
+  virtual void clear_floats(std::size_t n, float* x) { clear(n, x); }
   virtual void bias_forward(int rows, int width, const float* bias, float* y) = 0;
   virtual void bias_backward_weight(int rows, int width, const float* dy, float* dbias) = 0;
 

@@ -55,9 +55,9 @@ namespace {
 
 /// Of what CPUs have; "": nothing.
 std::string missing_on_gpus(const Model& model, const ParallelSetup& parallel) {
-  if (parallel.tensor > 1) return "tensor parallelism on GPUs";
   if (parallel.context > 1) return "context parallelism on GPUs";
   if (parallel.experts > 1) return "expert parallelism on GPUs";
+  if (parallel.sequence_parallel && parallel.tensor > 1) return "sequence parallelism on GPUs";
   if (parallel.zero > 1) return "ZeRO stage " + std::to_string(parallel.zero) + " on GPUs";
   return fault_on_gpus(model);
 }

@@ -17,7 +17,8 @@ ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBac
           'LayerNormForward': (3, 1), 'LayerNormBackwardInput': (3, 1), 'CausalSoftmaxForward': (1, 1),
           'CausalSoftmaxBackwardInput': (2, 1), 'CrossEntropyForward': (1, 1), 'MseForward': (2, 0),
           'SwigluForward': (2, 1), 'SwigluBackwardInput': (3, 2), 'Rotate': (4, 2), 'RmsNormForward': (2, 1),
-          'RmsNormBackwardInput': (3, 1), 'JudgeRow': (1, 0)}
+          'RmsNormBackwardInput': (3, 1), 'JudgeRow': (1, 0), 'TellLogits': (1, 0), 'AddExponentials': (1, 1),
+          'FinishCrossEntropy': (1, 1)}
 
 
 def check(holds, what):

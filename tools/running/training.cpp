@@ -98,8 +98,10 @@ exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& cost
   if (!request.over_nccl) return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
   const pipewright_nccl& nccl = exec::nccl::load_nccl();
   if (link == nullptr) return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options);
-  return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options, *link,
-                                 local_process(*link));
+  exec::collectives::JobGroups groups(*link);
+  return exec::nccl::run_on_nccl(
+      cuda, nccl, program, costs, on_gpu, options, *link, local_process(*link),
+      [&](std::span<const RankId> ranks, const auto& look) { return groups.group(ranks, look); });
 }
 
 exec::cpu::CpuResult run_on_cpus(const Program& program, const CostTable& costs,

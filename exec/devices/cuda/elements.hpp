@@ -119,9 +119,10 @@ struct CrossEntropyBackwardInput {
   const std::int32_t* labels;
   float scale;
   T* dlogits;
+  std::size_t first = 0;  // where ranks divide the columns, of this one's
 
   PIPEWRIGHT_HOST_DEVICE float of(float probability, std::size_t row, std::size_t column) const {
-    const bool is_label = column == static_cast<std::size_t>(labels[row]);
+    const bool is_label = first + column == static_cast<std::size_t>(labels[row]);
     return (is_label ? probability - 1.0F : probability) * scale;
   }
   static constexpr int kPack = kPackOf<T>;

@@ -64,6 +64,18 @@ class QueueOps final : public TensorOps, public LlamaOps {
                          const float* positions, float* y) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
                                  const float* dy, float* dtokens, float* dpositions) override;
+  void linear_forward_on(const LinearShape& shape, const float* x, const float* w,
+                         float* y) override;
+  void linear_backward_input_on(const LinearShape& shape, const Range& columns, const float* dy,
+                                const float* w, float* dx) override;
+  void clear(std::size_t n, float* x) override;
+  void clear_floats(std::size_t n, float* x) override;
+  void look_up(const EmbeddingShape& shape, const TokenRange& own, bool alone,
+               const std::int32_t* ids, const float* tokens, float* y) override;
+  void add_positions(const EmbeddingShape& shape, const float* positions, float* y) override;
+  void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
+                               const std::int32_t* ids, const float* dy, float* dtokens,
+                               float* dpositions) override;
 
  private:
   /// Adds x · dy to dw.

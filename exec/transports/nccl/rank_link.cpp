@@ -335,8 +335,10 @@ bool RankLink::is_sum(InstructionId member) const {
   return parts_[member - begin_] != nullptr;
 }
 
-/// All members have these in one order (docs/semantics.md §3.2), so NCCL is called in that.
+/// All members have these in one order (docs/semantics.md §3.2), so NCCL is called in that. A group
+/// has a communicator of its own.
 void RankLink::issue_sum(InstructionId member) {
+  if (is_call(code(member).kind)) return make_sum(member);
   issued_sums_[member - begin_] = 1;
   while (next_sum_ < sums_.size() && issued_sums_[sums_[next_sum_] - begin_] != 0)
     make_sum(sums_[next_sum_++]);
@@ -368,6 +370,15 @@ void RankLink::make_sum(InstructionId member) {
   void* const stream = stream_of(member);
   if (stream != queue.computing()) queue.wait(stream, part.ready);
   cuda::Event start = device_.timeline->mark(stream);
+  if (const cuda::ArrayOfGroup& array = part.of_group; array.at != nullptr) {
+    const int kind = array.is_narrow ? PIPEWRIGHT_NCCL_BF16 : PIPEWRIGHT_NCCL_FLOAT32;
+    call(
+        [&] {
+          return nccl_.all_reduce(array.at, array.at, array.size, kind, communicators_[c], stream);
+        },
+        program_.text(member).c_str());
+    settle(c);
+  }
   for (const Buffer* array : {&part.buffer, &part.beside}) {
     if (!*array) continue;
     call([&] { return call_collective(member, *array, stream); }, program_.text(member).c_str());

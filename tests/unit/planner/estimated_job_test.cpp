@@ -100,8 +100,10 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
                 ElementsAre("experts that 2 tensor parallel ranks divide"));
   }
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cpu"), Executable{});
+  EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
+  divided.sequence_parallel = true;
   EXPECT_EQ(to_text(executable_on_devices(gpt, divided).at("cuda")),
-            "not in the executor: tensor parallelism on GPUs");
+            "not in the executor: sequence parallelism on GPUs");
 }
 
 TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {

@@ -1,0 +1,206 @@
+// Layers that ranks divide along tp, on the host's tables for GPUs: in exact numerics the serial
+// run's bits, whatever the order in which the GPUs' work is done; in floats within rounding, with
+// exactly the Program's all-reduces where NCCL sums.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "core/base/error.hpp"
+#include "exec/devices/cuda/run.hpp"
+#include "exec/transports/nccl/communicators.hpp"
+#include "exec/transports/nccl/run.hpp"
+#include "planner/schedules/registry.hpp"
+#include "tests/parity/divided/divided_program.hpp"
+#include "tests/parity/outcome.hpp"
+#include "tests/support/host_cuda.hpp"
+#include "tests/support/host_nccl.hpp"
+
+namespace pipewright::tests {
+namespace cuda_divided_test {
+
+using exec::Numerics;
+using exec::cuda::CudaResult;
+using exec::cuda::CudaTraining;
+using exec::cuda::Precision;
+
+constexpr HostOrder kOrders[] = {HostOrder::Eager, HostOrder::Lazy, HostOrder::Shuffled};
+
+/// The host's table with a GPU for each of eight ranks.
+const pipewright_cuda& eight_gpus(HostOrder order) {
+  static std::array<pipewright_cuda, 3> tables = [] {
+    std::array<pipewright_cuda, 3> made;
+    for (const HostOrder one : kOrders) {
+      made[static_cast<std::size_t>(one)] = host_cuda(one);
+      made[static_cast<std::size_t>(one)].gpus = [] { return 8; };
+    }
+    return made;
+  }();
+  return tables[static_cast<std::size_t>(order)];
+}
+
+CudaTraining training_of(const DividedSetting& setting, Precision precision) {
+  CudaTraining how{setting.training, precision, {}, {}};
+  how.training.verified_steps = kSteps;
+  return how;
+}
+
+enum class Over : std::uint8_t { Copies, Nccl };
+
+CudaResult trained(Over over, HostOrder order, const Program& program, const CudaTraining& how) {
+  const CostTable costs = costs_of(program, 1000);
+  if (over == Over::Copies)
+    return exec::cuda::run_on_cuda(host_cuda(order), program, costs, how, {.steps = kSteps});
+  const pipewright_cuda& cuda = eight_gpus(order);
+  return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs, how, {.steps = kSteps});
+}
+
+constexpr const char* policy_of(Over over) {
+  return over == Over::Nccl ? "megatron-batched" : "torch";
+}
+
+void expect_serial_bits(Over over, const Order& pipeline, const Model& model,
+                        const Layout& layout) {
+  const Program program = divided(pipeline, model, layout, policy_of(over));
+  DividedSetting setting(program, model, Numerics::Exact, layout);
+  const Outcome expected = serial(setting.training);
+  for (const HostOrder order : kOrders) {
+    const CudaResult run = trained(over, order, program, training_of(setting, Precision::Exact));
+    ASSERT_TRUE(run.finished());
+    ASSERT_TRUE(run.verify.has_value());
+    EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
+    EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
+    EXPECT_GT(run.verify->compared, 0);
+    ASSERT_EQ(run.steps.size(), expected.losses.size());
+    for (std::size_t step = 0; step < run.steps.size(); ++step)
+      EXPECT_EQ(run.steps[step].loss, expected.losses[step]) << "step " << step;
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+/// Members' calls of what ranks sum along tp.
+int sums_of_groups(const Program& program) {
+  int calls = 0;
+  for (const Instruction& in : program.code)
+    calls += in.kind == ActionKind::AllReduce && in.in_collective() ? 1 : 0;
+  return calls;
+}
+
+/// Of what connects communicators without an edge.
+int connecting_sums(const Program& program) {
+  int calls = 0;
+  const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
+  for (const auto& warm_up : plan.warm_ups) {
+    if (warm_up.edges.empty())
+      calls += static_cast<int>(plan.communicators[warm_up.communicator].members.size());
+  }
+  return calls;
+}
+
+TEST(CudaDivided, LayersHaveTheSerialRunsBits) {
+  const Order alone = planner::make_order("1f1b", {1, 4, 1, {}});
+  const Order pipeline = planner::make_order("1f1b", {2, 4, 1, {}});
+  for (const Over over : {Over::Copies, Over::Nccl}) {
+    for (const Model& model : {divisible_model(), divisible_llama()}) {
+      SCOPED_TRACE(over == Over::Nccl ? "NCCL" : "copies");
+      expect_serial_bits(over, alone, model, {.tensor = 2});
+      expect_serial_bits(over, pipeline, model, {.tensor = 2});
+      expect_serial_bits(over, alone, model, {.tensor = 2, .replicas = 2});
+    }
+    expect_serial_bits(over, alone, divisible_model(), {.tensor = 4});
+  }
+}
+
+TEST(CudaDivided, OtherSchedulesReplicasAndTiedHeadsToo) {
+  for (const char* schedule : {"gpipe", "zb-h1", "zbv"}) {
+    SCOPED_TRACE(schedule);
+    const int chunks = std::string(schedule) == "zbv" ? 2 : 1;
+    const Order order = planner::make_order(schedule, {2, 4, chunks, {}});
+    expect_serial_bits(Over::Copies, order, divisible_llama(), {.tensor = 2});
+  }
+  const Order pipeline = planner::make_order("1f1b", {2, 4, 1, {}});
+  expect_serial_bits(Over::Copies, pipeline, divisible_tied(), {.tensor = 2});
+  for (const bool sharded : {false, true})
+    expect_serial_bits(Over::Copies, pipeline, divisible_model(),
+                       {.tensor = 2, .replicas = 2, .sharded = sharded});
+}
+
+/// 260 tokens make parts of 65 columns, which the sixteen parts of a sum do not divide; of 258 all
+/// ranks have the whole table.
+TEST(CudaDivided, VocabulariesThatDivideUnevenly) {
+  const Order order = planner::make_order("1f1b", {1, 2, 1, {}});
+  for (const int vocabulary : {260, 258})
+    expect_serial_bits(Over::Copies, order, divisible_model({{"vocabulary", vocabulary}}),
+                       {.tensor = 4});
+}
+
+TEST(CudaDivided, RecomputedLayersAskForTheirSumsAgain) {
+  const Order order = planner::make_order("1f1b", {2, 2, 1, {}});
+  const Model model = divisible_llama();
+  for (const LayerRecompute what : {LayerRecompute::Whole, LayerRecompute::Attention}) {
+    const std::vector<LayerRecompute> recompute(model.layers.size(), what);
+    expect_serial_bits(Over::Copies, order, model, {.recompute = recompute});
+  }
+}
+
+/// SGD: AdamW would make of a gradient's rounding another update.
+TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  const Layout layout{.tensor = 2};
+  for (const Model& model : {divisible_model(), divisible_llama()}) {
+    for (const Over over : {Over::Copies, Over::Nccl}) {
+      const Program program = divided(order, model, layout, policy_of(over), Numerics::Fast);
+      DividedSetting setting(program, model, Numerics::Fast, layout);
+      CudaTraining how = training_of(setting, Precision::Float32);
+      how.training.optimizer.kind = exec::OptimizerKind::Sgd;
+      for (const HostOrder streams : kOrders) {
+        const int before = host_nccl_sums();
+        const CudaResult run = trained(over, streams, program, how);
+        ASSERT_TRUE(run.finished());
+        ASSERT_GT(sums_of_groups(program), 0);
+        const int expected =
+            over == Over::Copies ? 0 : connecting_sums(program) + kSteps * sums_of_groups(program);
+        EXPECT_EQ(host_nccl_sums() - before, expected);
+        EXPECT_LE(run.verify->gradients.norm_rel, 2e-6) << run.verify->gradients.worst;
+        EXPECT_LE(run.verify->parameters.norm_rel, 2e-6) << run.verify->parameters.worst;
+        for (InstructionId id = 0; id < program.code.size(); ++id)
+          EXPECT_GE(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
+      }
+    }
+  }
+}
+
+TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  const Layout layout{.tensor = 2};
+  const Model model = divisible_llama();
+  for (const Over over : {Over::Copies, Over::Nccl}) {
+    const Program program = divided(order, model, layout, policy_of(over), Numerics::Fast);
+    DividedSetting setting(program, model, Numerics::Fast, layout);
+    const CudaResult run =
+        trained(over, HostOrder::Lazy, program, training_of(setting, Precision::Bfloat16));
+    ASSERT_TRUE(run.finished());
+    EXPECT_LE(run.verify->gradients.norm_rel, 3e-2) << run.verify->gradients.worst;
+    EXPECT_GT(run.verify->gradients.norm_rel, 1e-4);
+  }
+}
+
+TEST(CudaDivided, WhatNoGpuDividesIsRefusedByName) {
+  const Order order = planner::make_order("1f1b", {1, 2, 1, {}});
+  const auto refusal = [&](const Model& model, const Layout& layout) -> std::string {
+    const Program program = divided(order, model, layout);
+    DividedSetting setting(program, model, Numerics::Exact, layout);
+    try {
+      trained(Over::Copies, HostOrder::Eager, program, training_of(setting, Precision::Exact));
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Model eight = with_eight_tokens(Json::object());
+  EXPECT_NE(refusal(eight, {.tensor = 2, .rows = true}).find("sequence parallelism"),
+            std::string::npos);
+  EXPECT_NE(refusal(eight, {.tensor = 1, .context = 2}).find("(cp)"), std::string::npos);
+}
+
+}  // namespace cuda_divided_test
+}  // namespace pipewright::tests
