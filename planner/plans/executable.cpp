@@ -57,7 +57,6 @@ namespace {
 std::string missing_on_gpus(const Model& model, const ParallelSetup& parallel) {
   if (parallel.context > 1) return "context parallelism on GPUs";
   if (parallel.experts > 1) return "expert parallelism on GPUs";
-  if (parallel.sequence_parallel && parallel.tensor > 1) return "sequence parallelism on GPUs";
   if (parallel.zero > 1) return "ZeRO stage " + std::to_string(parallel.zero) + " on GPUs";
   return fault_on_gpus(model);
 }

@@ -91,36 +91,38 @@ TEST_F(GpuCommands, ALlamaTrainsWithTheSerialRunsBits) {
 /// Ranks of two stages, two of each; what one device has saved the other goes on with, also whole.
 TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
-  json job = json::parse(small_job(R"(, "tuner_save_path": "divided.plan")", 4));
-  job["model"] = {{"schema", "pipewright.model/1"},
-                  {"transformer",
-                   {{"hidden", 32},
-                    {"layers", 4},
-                    {"heads", 4},
-                    {"ffn", 48},
-                    {"vocabulary", 256},
-                    {"sequence", 16}}}};
-  job["strategy"] = {{"pp_degree", 2},
-                     {"mp_degree", 2},
-                     {"accumulate_steps", 4},
-                     {"use_sequence_parallel", false},
-                     {"schedule_mode", "1f1b"}};
-  folder_.write("divided.json", job.dump());
-  const CommandResult tuned = shell("./pipewright tune divided.json -q", folder_);
-  ASSERT_EQ(tuned.status, 0) << tuned.err;
-  const std::string exact = "divided.plan -q" + std::string(kNumerics);
-  const json result = result_of(exact + "--device cuda --steps 6 --verify");
-  EXPECT_EQ(result.at("verify").at("bitwise"), true);
-  EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
-  const auto whole = losses_of(result);
-  EXPECT_EQ(whole, losses_of(result_of(exact + "--device cpu --steps 6")));
-  const std::vector<double> rest(whole.begin() + 3, whole.end());
-  for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
-    const std::string saved = std::string("divided-by-") + first;
-    result_of(exact + "--device " + first + " --steps 3 --save-checkpoint " + saved);
-    EXPECT_EQ(losses_of(result_of(exact + "--device " + second + " --steps 6 --load-checkpoint " +
-                                  saved + " --verify")),
-              rest);
+  for (const bool divides_rows : {false, true}) {
+    json job = json::parse(small_job(R"(, "tuner_save_path": "divided.plan")", 4));
+    job["model"] = {{"schema", "pipewright.model/1"},
+                    {"transformer",
+                     {{"hidden", 32},
+                      {"layers", 4},
+                      {"heads", 4},
+                      {"ffn", 48},
+                      {"vocabulary", 256},
+                      {"sequence", 16}}}};
+    job["strategy"] = {{"pp_degree", 2},
+                       {"mp_degree", 2},
+                       {"accumulate_steps", 4},
+                       {"use_sequence_parallel", divides_rows},
+                       {"schedule_mode", "1f1b"}};
+    folder_.write("divided.json", job.dump());
+    const CommandResult tuned = shell("./pipewright tune divided.json -q", folder_);
+    ASSERT_EQ(tuned.status, 0) << tuned.err;
+    const std::string exact = "divided.plan -q" + std::string(kNumerics);
+    const json result = result_of(exact + "--device cuda --steps 6 --verify");
+    EXPECT_EQ(result.at("verify").at("bitwise"), true);
+    EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
+    const auto whole = losses_of(result);
+    EXPECT_EQ(whole, losses_of(result_of(exact + "--device cpu --steps 6")));
+    const std::vector<double> rest(whole.begin() + 3, whole.end());
+    for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+      const std::string saved = std::string("divided-by-") + first + (divides_rows ? "-rows" : "");
+      result_of(exact + "--device " + first + " --steps 3 --save-checkpoint " + saved);
+      EXPECT_EQ(losses_of(result_of(exact + "--device " + second + " --steps 6 --load-checkpoint " +
+                                    saved + " --verify")),
+                rest);
+    }
   }
   const CommandResult evaluated =
       run("divided.plan --device cuda --mode evaluate --load-checkpoint divided-by-cuda");

@@ -265,11 +265,12 @@ int reduce_scatter(const void* from, void* to, std::size_t count, int kind, void
                    void* stream) {
   const std::scoped_lock lock(world().mutex);
   auto& member = *static_cast<Member*>(communicator);
-  if (kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
+  const bool is_narrow = kind == PIPEWRIGHT_NCCL_BF16;
+  if (!is_narrow && kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
   ++world().scattered;
   const auto members = static_cast<std::size_t>(member.shared->members);
-  return join_sum(SumKind::ReduceScatter, from, to, members * count * sizeof(float), member,
-                  stream);
+  return join_sum(SumKind::ReduceScatter, from, to,
+                  members * count * (is_narrow ? 2 : sizeof(float)), member, stream, is_narrow);
 }
 
 int all_gather(const void* from, void* to, std::size_t count, int kind, void* communicator,

@@ -27,7 +27,6 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.sharding.divides_gradients())
     refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
   const StageDivision ranks = cpu::division_of(program, training.training);
-  if (ranks.rows) refuse("with rows that tensor parallel ranks divide (sequence parallelism)");
   if (ranks.context > 1) refuse("with sequences that ranks divide (cp)");
   if (ranks.experts > 1 || ranks.folds_experts()) refuse("with experts that ranks divide (ep)");
   if (ranks.tensor > 1 && training.training.mode != RunMode::Train)
@@ -150,7 +149,7 @@ void Device::give_sum(InstructionId call) {
   strands_.issue(call);
   const auto paused = strands_.paused_for(call);
   if (!paused || !transport_sums_) return;
-  transport_.contribute(rank_, call, member_sums_.part_of(*paused->wanted.sum));
+  transport_.contribute(rank_, call, member_sums_.part_of(paused->wanted));
 }
 
 void Device::take_sum(InstructionId call) {
@@ -159,8 +158,7 @@ void Device::take_sum(InstructionId call) {
   if (transport_sums_)
     member_sums_.take(transport_.gathered(rank_, call).front());
   else
-    member_sums_.bring_together(*paused->wanted.sum, *paused->stage.tensor(),
-                                *strands_.groups().tensor);
+    member_sums_.bring_together(paused->wanted, *paused->stage.tensor(), *strands_.groups().tensor);
   strands_.has_come(call);
 }
 
@@ -202,9 +200,8 @@ void Device::rehearse(InstructionId id) {
     tensors_.for_each_action(program_.cell(id), [this](const Action& action) {
       if (!is_compute(action.kind) || action.kind == ActionKind::Opt) return;
       RankGroups& groups = stages_.at(action.stage.value).groups();
-      run_counting(stages_.task_of(action, messages_), groups.point(), [&](const Wanted& wanted) {
-        member_sums_.rehearse(*wanted.sum, *groups.tensor());
-      });
+      run_counting(stages_.task_of(action, messages_), groups.point(),
+                   [&](const Wanted& wanted) { member_sums_.rehearse(wanted, *groups.tensor()); });
     });
   }
 }

@@ -56,11 +56,11 @@ struct LookUp {
 
 template <class T>
 struct AddPositions {
-  std::size_t width, sequence;
+  std::size_t width, first_row, sequence;
   const T* positions;
   T* y;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    y[i] = y[i] + positions[i / width % sequence * width + i % width];
+    y[i] = y[i] + positions[(first_row + i / width) % sequence * width + i % width];
   }
 };
 

@@ -33,6 +33,11 @@ void QueueOps::linear_backward_input_on(const LinearShape& s, const Range& colum
                              s.out, w + columns.begin, s.out, true, dx));
 }
 
+void QueueOps::add_to_gradient(std::size_t n, const float* x, float* gradient) {
+  if (begins(gradient, n)) return queue_.copy(gradient, x, n * sizeof(float));
+  queue_.run(queue_.cuda().kernels.add_to, n, x, gradient);
+}
+
 void QueueOps::clear(std::size_t n, float* x) { queue_.clear(x, n * queue_.number_bytes()); }
 
 void QueueOps::clear_floats(std::size_t n, float* x) { queue_.clear(x, n * sizeof(float)); }
@@ -44,7 +49,8 @@ void QueueOps::look_up(const EmbeddingShape& s, const TokenRange& own, bool alon
 }
 
 void QueueOps::add_positions(const EmbeddingShape& s, const float* positions, float* y) {
-  queue_.run(queue_.kernels().add_positions, s.rows, s.sequence, s.width, positions, y);
+  queue_.run(queue_.kernels().add_positions, s.rows, s.first_row, s.sequence, s.width, positions,
+             y);
 }
 
 void QueueOps::look_up_backward_weight(const EmbeddingShape& s, const TokenRange& own,

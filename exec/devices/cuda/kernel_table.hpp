@@ -73,11 +73,12 @@ void fill_elements(pipewright_cuda_kernels& k) {
   k.start = [](void* s, std::size_t n, std::uint64_t key, float bound, float value, float* y) {
     return Launcher::elements(s, n, Start{key, bound, value, y});
   };
-  k.embedding_forward = [](void* s, int rows, int sequence, int width, const std::int32_t* ids,
-                           const void* tokens, const void* positions, void* y) {
+  k.embedding_forward = [](void* s, int rows, int first_row, int sequence, int width,
+                           const std::int32_t* ids, const void* tokens, const void* positions,
+                           void* y) {
     return Launcher::elements(s, count(rows, width),
-                              EmbeddingForward<T>{count(width), count(sequence), ids, in<T>(tokens),
-                                                  in<T>(positions), out<T>(y)});
+                              EmbeddingForward<T>{count(width), count(first_row), count(sequence),
+                                                  ids, in<T>(tokens), in<T>(positions), out<T>(y)});
   };
 }
 
@@ -295,10 +296,11 @@ void fill_divided(pipewright_cuda_kernels& k) {
         s, count(rows, width),
         LookUp<T>{count(width), first, own, alone != 0, ids, in<T>(tokens), out<T>(y)});
   };
-  k.add_positions = [](void* s, int rows, int sequence, int width, const void* positions, void* y) {
-    return Launcher::elements(
-        s, count(rows, width),
-        AddPositions<T>{count(width), count(sequence), in<T>(positions), out<T>(y)});
+  k.add_positions = [](void* s, int rows, int first_row, int sequence, int width,
+                       const void* positions, void* y) {
+    return Launcher::elements(s, count(rows, width),
+                              AddPositions<T>{count(width), count(first_row), count(sequence),
+                                              in<T>(positions), out<T>(y)});
   };
   k.look_up_backward_weight = [](void* s, int rows, int sequence, int width, int first, int own,
                                  const std::int32_t* ids, const void* dy, std::int32_t* links,

@@ -1,6 +1,6 @@
-// The sums that ranks take which divide a stage's layers (exec/layers/tensor_group.hpp), of arrays
-// that lie on GPUs: by a transport that sums where they lie, or by way of the hosts. One thread at
-// a time, the rank's.
+// What ranks bring together which divide a stage's layers (exec/layers/tensor_group.hpp), of arrays
+// that lie on GPUs: sums, whole or each rank's rows of them, and rows of all. By a transport that
+// does it where they lie, or by way of the hosts. One thread at a time, the rank's.
 #pragma once
 
 #include <functional>
@@ -21,23 +21,25 @@ class MemberSums {
 
   /// For the transport, after what is on the computing stream. Not in exact numerics, whose sums
   /// are chains that members go on with in turns.
-  PartPtr part_of(const SumOfMembers& sum);
-  /// It has become the sum; the computing stream goes on behind that.
-  void take(const PartPtr& sum);
-  /// By way of the hosts: waits, for this GPU and for the other members, who call it for the same
-  /// sum. Throws as the group does.
-  void bring_together(const SumOfMembers& sum, const AxisGroup& members, collectives::Group& group);
+  PartPtr part_of(const Wanted& wanted);
+  /// It has come together; the computing stream goes on behind that.
+  void take(const PartPtr& together);
+  /// By way of the hosts: waits, for this GPU and for the other members, who call it for the same.
+  /// Throws as the group does.
+  void bring_together(const Wanted& wanted, const AxisGroup& members, collectives::Group& group);
   /// Of a rehearsal: the rank's own turns alone.
-  void rehearse(const SumOfMembers& sum, const AxisGroup& members);
+  void rehearse(const Wanted& wanted, const AxisGroup& members);
 
  private:
+  ArrayOfGroup array_of(const Wanted& wanted) const;
   void go_on_in_turns(const SumOfMembers& sum, int index, collectives::Group& group);
   template <class Number>
-  void add_up(const SumOfMembers& sum, collectives::Group& group);
+  void add_up(const ArrayOfGroup& array, collectives::Group& group);
+  void gather(const ArrayOfGroup& array, collectives::Group& group);
   template <class Number>
-  void download(const SumOfMembers& sum, std::vector<Number>& to);
+  void download(const ArrayOfGroup& array, std::vector<Number>& to);
   template <class Number>
-  void upload(const std::vector<Number>& from, const SumOfMembers& sum);
+  void upload(const std::vector<Number>& from, const ArrayOfGroup& array);
 
   Queue& queue_;
   const std::function<void()> between_;

@@ -114,8 +114,9 @@ typedef struct pipewright_cuda_kernels {
   int (*round)(void* stream, size_t n, const float* x, void* y);
   /* How weights start (exec/layers/parameters.hpp): the key's numbers in ±bound, or value. */
   int (*start)(void* stream, size_t n, uint64_t key, float bound, float value, float* y);
-  int (*embedding_forward)(void* stream, int rows, int sequence, int width, const int32_t* ids,
-                           const void* tokens, const void* positions, void* y);
+  /* first_row: of all rows of a micro-batch, where a rank has some of them. */
+  int (*embedding_forward)(void* stream, int rows, int first_row, int sequence, int width,
+                           const int32_t* ids, const void* tokens, const void* positions, void* y);
   int (*cross_entropy_backward_input)(void* stream, int rows, int width, const void* probabilities,
                                       const int32_t* labels, float scale, void* dlogits);
   int (*mse_backward_input)(void* stream, size_t n, const void* y, const float* target, float scale,
@@ -176,8 +177,8 @@ typedef struct pipewright_cuda_kernels {
   /* Of the tokens [first, first + count) of the table; `alone`: rows of others become 0. */
   int (*look_up)(void* stream, int rows, int width, int first, int count, int alone,
                  const int32_t* ids, const void* tokens, void* y);
-  int (*add_positions)(void* stream, int rows, int sequence, int width, const void* positions,
-                       void* y);
+  int (*add_positions)(void* stream, int rows, int first_row, int sequence, int width,
+                       const void* positions, void* y);
   /* As embedding_backward_weight(), of those tokens and all positions. */
   int (*look_up_backward_weight)(void* stream, int rows, int sequence, int width, int first,
                                  int count, const int32_t* ids, const void* dy, int32_t* links,

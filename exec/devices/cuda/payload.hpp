@@ -26,7 +26,8 @@ class DevicePayload final : public Payload {
   RankId owner;
 };
 
-/// Numbers of a layer that the ranks of a group sum, each in place.
+/// Numbers of a layer that the ranks of a group bring together, each in place: all of them are
+/// summed, or each rank is left with the sum of its part, or each brings its part, an equal one.
 struct ArrayOfGroup {
   void* at = nullptr;
   std::size_t size = 0;

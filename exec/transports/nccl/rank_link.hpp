@@ -109,6 +109,7 @@ class RankLink {
   cuda::Event note_call(InstructionId id, cuda::Event start);
   void make_sum(InstructionId member);
   int call_collective(InstructionId member, const Buffer& array, void* stream) const;
+  int call_group(InstructionId member, const cuda::ArrayOfGroup& array, void* stream) const;
 
   const pipewright_nccl& nccl_;
   const Program& program_;

@@ -77,12 +77,24 @@ void expect_serial_bits(Over over, const Order& pipeline, const Model& model,
   }
 }
 
-/// Members' calls of what ranks sum along tp.
-int sums_of_groups(const Program& program) {
+/// Members' calls of what ranks bring together along tp.
+int calls_of_groups(const Program& program, ActionKind kind) {
   int calls = 0;
-  for (const Instruction& in : program.code)
-    calls += in.kind == ActionKind::AllReduce && in.in_collective() ? 1 : 0;
+  for (const Instruction& in : program.code) calls += in.kind == kind && in.in_collective() ? 1 : 0;
   return calls;
+}
+
+/// Calls of NCCL, of each kind.
+struct Calls {
+  int sums = 0, scattered = 0, gathered = 0;
+  bool operator==(const Calls&) const = default;
+};
+Calls calls_so_far() {
+  return {host_nccl_sums(), host_nccl_scattered_sums(), host_nccl_gatherings()};
+}
+Calls since(const Calls& before) {
+  const Calls now = calls_so_far();
+  return {now.sums - before.sums, now.scattered - before.scattered, now.gathered - before.gathered};
 }
 
 /// Of what connects communicators without an edge.
@@ -143,44 +155,80 @@ TEST(CudaDivided, RecomputedLayersAskForTheirSumsAgain) {
 }
 
 /// SGD: AdamW would make of a gradient's rounding another update.
-TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
+void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  const Layout layout{.tensor = 2};
-  for (const Model& model : {divisible_model(), divisible_llama()}) {
-    for (const Over over : {Over::Copies, Over::Nccl}) {
-      const Program program = divided(order, model, layout, policy_of(over), Numerics::Fast);
-      DividedSetting setting(program, model, Numerics::Fast, layout);
-      CudaTraining how = training_of(setting, Precision::Float32);
-      how.training.optimizer.kind = exec::OptimizerKind::Sgd;
-      for (const HostOrder streams : kOrders) {
-        const int before = host_nccl_sums();
-        const CudaResult run = trained(over, streams, program, how);
-        ASSERT_TRUE(run.finished());
-        ASSERT_GT(sums_of_groups(program), 0);
-        const int expected =
-            over == Over::Copies ? 0 : connecting_sums(program) + kSteps * sums_of_groups(program);
-        EXPECT_EQ(host_nccl_sums() - before, expected);
-        EXPECT_LE(run.verify->gradients.norm_rel, 2e-6) << run.verify->gradients.worst;
-        EXPECT_LE(run.verify->parameters.norm_rel, 2e-6) << run.verify->parameters.worst;
-        for (InstructionId id = 0; id < program.code.size(); ++id)
-          EXPECT_GE(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
-      }
+  for (const Over over : {Over::Copies, Over::Nccl}) {
+    const Program program = divided(order, model, layout, policy_of(over), Numerics::Fast);
+    ASSERT_GT(calls_of_groups(program, ActionKind::AllReduce), 0);
+    EXPECT_EQ(calls_of_groups(program, ActionKind::AllGather) > 0, layout.rows);
+    Calls expected;
+    if (over == Over::Nccl)
+      expected = {
+          connecting_sums(program) + kSteps * calls_of_groups(program, ActionKind::AllReduce),
+          kSteps * calls_of_groups(program, ActionKind::ReduceScatter),
+          kSteps * calls_of_groups(program, ActionKind::AllGather)};
+    DividedSetting setting(program, model, Numerics::Fast, layout);
+    CudaTraining how = training_of(setting, Precision::Float32);
+    how.training.optimizer.kind = exec::OptimizerKind::Sgd;
+    for (const HostOrder streams : kOrders) {
+      const Calls before = calls_so_far();
+      const CudaResult run = trained(over, streams, program, how);
+      ASSERT_TRUE(run.finished());
+      EXPECT_EQ(since(before), expected);
+      EXPECT_LE(run.verify->gradients.norm_rel, 2e-6) << run.verify->gradients.worst;
+      EXPECT_LE(run.verify->parameters.norm_rel, 2e-6) << run.verify->parameters.worst;
+      for (InstructionId id = 0; id < program.code.size(); ++id)
+        EXPECT_GE(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
     }
   }
 }
 
+TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
+  for (const Model& model : {divisible_model(), divisible_llama()})
+    expect_brought_together_by_nccl(model, {.tensor = 2});
+}
+
+TEST(CudaDivided, RowsAreScatteredAndGatheredByNccl) {
+  for (const char* style : {"gpt", "llama"})
+    expect_brought_together_by_nccl(with_eight_tokens({{"style", style}}),
+                                    {.tensor = 2, .rows = true});
+}
+
+TEST(CudaDivided, DividedRowsHaveTheSerialRunsBits) {
+  const Order alone = planner::make_order("1f1b", {1, 4, 1, {}});
+  const Order pipeline = planner::make_order("1f1b", {2, 4, 1, {}});
+  const Layout rows{.tensor = 2, .rows = true};
+  for (const Over over : {Over::Copies, Over::Nccl}) {
+    SCOPED_TRACE(over == Over::Nccl ? "NCCL" : "copies");
+    for (const char* style : {"gpt", "llama"}) {
+      const Model model = with_eight_tokens({{"style", style}});
+      expect_serial_bits(over, alone, model, rows);
+      expect_serial_bits(over, pipeline, model, rows);
+    }
+  }
+  // All ranks have the whole head, and see all rows in front of it; a table of two stages; norms
+  // of replicas.
+  expect_serial_bits(Over::Copies, pipeline, with_eight_tokens({{"vocabulary", 258}}),
+                     {.tensor = 4, .rows = true});
+  expect_serial_bits(Over::Copies, pipeline, with_eight_tokens({{"tied_head", true}}), rows);
+  expect_serial_bits(Over::Copies, alone, with_eight_tokens(Json::object()),
+                     {.tensor = 2, .replicas = 2, .sharded = true, .rows = true});
+}
+
 TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  const Layout layout{.tensor = 2};
-  const Model model = divisible_llama();
-  for (const Over over : {Over::Copies, Over::Nccl}) {
-    const Program program = divided(order, model, layout, policy_of(over), Numerics::Fast);
-    DividedSetting setting(program, model, Numerics::Fast, layout);
-    const CudaResult run =
-        trained(over, HostOrder::Lazy, program, training_of(setting, Precision::Bfloat16));
-    ASSERT_TRUE(run.finished());
-    EXPECT_LE(run.verify->gradients.norm_rel, 3e-2) << run.verify->gradients.worst;
-    EXPECT_GT(run.verify->gradients.norm_rel, 1e-4);
+  const Model model = with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}});
+  for (const bool rows : {false, true}) {
+    const Layout layout{.tensor = 2, .rows = rows};
+    for (const Over over : {Over::Copies, Over::Nccl}) {
+      const Program program = divided(order, model, layout, policy_of(over), Numerics::Fast);
+      DividedSetting setting(program, model, Numerics::Fast, layout);
+      const CudaResult run =
+          trained(over, HostOrder::Lazy, program, training_of(setting, Precision::Bfloat16));
+      ASSERT_TRUE(run.finished());
+      EXPECT_LE(run.verify->gradients.norm_rel, 3e-2) << run.verify->gradients.worst;
+      EXPECT_GT(run.verify->gradients.norm_rel, 1e-4);
+    }
   }
 }
 
@@ -197,8 +245,6 @@ TEST(CudaDivided, WhatNoGpuDividesIsRefusedByName) {
     return "";
   };
   const Model eight = with_eight_tokens(Json::object());
-  EXPECT_NE(refusal(eight, {.tensor = 2, .rows = true}).find("sequence parallelism"),
-            std::string::npos);
   EXPECT_NE(refusal(eight, {.tensor = 1, .context = 2}).find("(cp)"), std::string::npos);
 }
 
