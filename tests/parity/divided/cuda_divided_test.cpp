@@ -54,26 +54,31 @@ CudaResult trained(Over over, HostOrder order, const Program& program, const Cud
   return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs, how, {.steps = kSteps});
 }
 
-constexpr const char* policy_of(Over over) {
-  return over == Over::Nccl ? "megatron-batched" : "torch";
+/// Over NCCL streams of their own, and calls on the one that computes.
+std::vector<CommPolicy> policies_of(Over over) {
+  if (over == Over::Copies) return {comm_policy_preset("torch")};
+  return {CommPolicy{.post = Post::Deferred}, comm_policy_preset("megatron-batched")};
 }
 
 void expect_serial_bits(Over over, const Order& pipeline, const Model& model,
                         const Layout& layout) {
-  const Program program = divided(pipeline, model, layout, policy_of(over));
-  DividedSetting setting(program, model, Numerics::Exact, layout);
-  const Outcome expected = serial(setting.training);
-  for (const HostOrder order : kOrders) {
-    const CudaResult run = trained(over, order, program, training_of(setting, Precision::Exact));
-    ASSERT_TRUE(run.finished());
-    ASSERT_TRUE(run.verify.has_value());
-    EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
-    EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
-    EXPECT_GT(run.verify->compared, 0);
-    ASSERT_EQ(run.steps.size(), expected.losses.size());
-    for (std::size_t step = 0; step < run.steps.size(); ++step)
-      EXPECT_EQ(run.steps[step].loss, expected.losses[step]) << "step " << step;
-    if (::testing::Test::HasFailure()) return;
+  for (const CommPolicy& policy : policies_of(over)) {
+    SCOPED_TRACE(to_string(policy.issue));
+    const Program program = divided(pipeline, model, layout, policy);
+    DividedSetting setting(program, model, Numerics::Exact, layout);
+    const Outcome expected = serial(setting.training);
+    for (const HostOrder order : {HostOrder::Lazy, HostOrder::Shuffled}) {
+      const CudaResult run = trained(over, order, program, training_of(setting, Precision::Exact));
+      ASSERT_TRUE(run.finished());
+      ASSERT_TRUE(run.verify.has_value());
+      EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
+      EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
+      EXPECT_GT(run.verify->compared, 0);
+      ASSERT_EQ(run.steps.size(), expected.losses.size());
+      for (std::size_t step = 0; step < run.steps.size(); ++step)
+        EXPECT_EQ(run.steps[step].loss, expected.losses[step]) << "step " << step;
+      if (::testing::Test::HasFailure()) return;
+    }
   }
 }
 
@@ -155,30 +160,36 @@ TEST(CudaDivided, RecomputedLayersAskForTheirSumsAgain) {
 }
 
 /// SGD: AdamW would make of a gradient's rounding another update.
+void expect_brought_together(Over over, const Program& program, const DividedSetting& setting) {
+  Calls expected;
+  if (over == Over::Nccl)
+    expected = {connecting_sums(program) + kSteps * calls_of_groups(program, ActionKind::AllReduce),
+                kSteps * calls_of_groups(program, ActionKind::ReduceScatter),
+                kSteps * calls_of_groups(program, ActionKind::AllGather)};
+  CudaTraining how = training_of(setting, Precision::Float32);
+  how.training.optimizer.kind = exec::OptimizerKind::Sgd;
+  for (const HostOrder streams : kOrders) {
+    const Calls before = calls_so_far();
+    const CudaResult run = trained(over, streams, program, how);
+    ASSERT_TRUE(run.finished());
+    EXPECT_EQ(since(before), expected);
+    EXPECT_LE(run.verify->gradients.norm_rel, 2e-6) << run.verify->gradients.worst;
+    EXPECT_LE(run.verify->parameters.norm_rel, 2e-6) << run.verify->parameters.worst;
+    for (InstructionId id = 0; id < program.code.size(); ++id)
+      EXPECT_GE(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
+  }
+}
+
 void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
   for (const Over over : {Over::Copies, Over::Nccl}) {
-    const Program program = divided(order, model, layout, policy_of(over), Numerics::Fast);
-    ASSERT_GT(calls_of_groups(program, ActionKind::AllReduce), 0);
-    EXPECT_EQ(calls_of_groups(program, ActionKind::AllGather) > 0, layout.rows);
-    Calls expected;
-    if (over == Over::Nccl)
-      expected = {
-          connecting_sums(program) + kSteps * calls_of_groups(program, ActionKind::AllReduce),
-          kSteps * calls_of_groups(program, ActionKind::ReduceScatter),
-          kSteps * calls_of_groups(program, ActionKind::AllGather)};
-    DividedSetting setting(program, model, Numerics::Fast, layout);
-    CudaTraining how = training_of(setting, Precision::Float32);
-    how.training.optimizer.kind = exec::OptimizerKind::Sgd;
-    for (const HostOrder streams : kOrders) {
-      const Calls before = calls_so_far();
-      const CudaResult run = trained(over, streams, program, how);
-      ASSERT_TRUE(run.finished());
-      EXPECT_EQ(since(before), expected);
-      EXPECT_LE(run.verify->gradients.norm_rel, 2e-6) << run.verify->gradients.worst;
-      EXPECT_LE(run.verify->parameters.norm_rel, 2e-6) << run.verify->parameters.worst;
-      for (InstructionId id = 0; id < program.code.size(); ++id)
-        EXPECT_GE(run.timeline.end[id], run.timeline.start[id]) << program.text(id);
+    for (const CommPolicy& policy : policies_of(over)) {
+      SCOPED_TRACE(to_string(policy.issue));
+      const Program program = divided(order, model, layout, policy, Numerics::Fast);
+      ASSERT_GT(calls_of_groups(program, ActionKind::AllReduce), 0);
+      EXPECT_EQ(calls_of_groups(program, ActionKind::AllGather) > 0, layout.rows);
+      expect_brought_together(over, program,
+                              DividedSetting(program, model, Numerics::Fast, layout));
     }
   }
 }
@@ -221,7 +232,8 @@ TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
   for (const bool rows : {false, true}) {
     const Layout layout{.tensor = 2, .rows = rows};
     for (const Over over : {Over::Copies, Over::Nccl}) {
-      const Program program = divided(order, model, layout, policy_of(over), Numerics::Fast);
+      const Program program =
+          divided(order, model, layout, policies_of(over).front(), Numerics::Fast);
       DividedSetting setting(program, model, Numerics::Fast, layout);
       const CudaResult run =
           trained(over, HostOrder::Lazy, program, training_of(setting, Precision::Bfloat16));
