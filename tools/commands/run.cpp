@@ -330,7 +330,9 @@ int dry_run(const Arguments& arguments, Session& session) {
   refuse_problems(*subject);
   if (const Plan* plan = subject->plan()) {
     const bool divides = planner::divides_layers(*plan) && !arguments.has("--mode");
-    const bool trains = plan->executable.at("cuda").answer != Executable::Answer::No;
+    const auto on_gpus = plan->executable.find("cuda");
+    const bool trains =
+        on_gpus == plan->executable.end() || on_gpus->second.answer != Executable::Answer::No;
     // What no GPU trains yet can be seen all the same, where ranks tell it one another.
     if (nccl && divides && !trains && planner::cpus_run(*plan)) {
       session.note(
