@@ -112,6 +112,17 @@ else()
                  "(CUDNN_INCLUDE_DIR and CUDNN_FRONTEND_INCLUDE_DIR say where)")
 endif()
 
+# Ranges that profilers show: need the header of NVTX 3.
+include(PipewrightNvtx)
+if(NVTX_INCLUDE_DIR)
+  target_sources(pipewright_cuda PRIVATE "${PROJECT_SOURCE_DIR}/exec/devices/cuda/module/nvtx_ranges.cpp")
+  target_include_directories(pipewright_cuda SYSTEM PRIVATE "${NVTX_INCLUDE_DIR}")
+  target_compile_definitions(pipewright_cuda PRIVATE PIPEWRIGHT_NVTX)
+  target_link_libraries(pipewright_cuda PRIVATE ${CMAKE_DL_LIBS})
+else()
+  message(STATUS "No header of NVTX 3 here: the CUDA module is built without ranges for Nsight (NVTX_INCLUDE_DIR says where)")
+endif()
+
 # The NCCL half: needs its header; the library is opened at run time (exec/transports/nccl/module.cpp).
 find_package(NCCL 2.27 MODULE)
 if(NCCL_FOUND)

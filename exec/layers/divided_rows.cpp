@@ -21,7 +21,8 @@ Task<DividedRows::AllRows> DividedRows::gather(std::string what, const float* ow
   all.held = ops_.take(words_of(rows, width));
   all.at = all.held.floats();
   const Range part = this->own(rows);
-  ops_.copy(words_of(part.count, width), own, all.held.floats() + words_of(part.begin, width));
+  ops_.copy(words_of(part.count, width), own,
+            ops_.at(all.held.floats(), words_of(part.begin, width)));
   RowsOfMembers wanted{
       .what = std::move(what), .values = all.held.floats(), .rows = rows, .width = width};
   co_await tensor_->gathered(wanted);
@@ -48,7 +49,7 @@ std::string DividedRows::call_name(const std::string& layer, const char* side) c
 
 void DividedRows::keep_own(const float* all, int rows, int width, float* own) const {
   const Range part = this->own(rows);
-  ops_.copy(words_of(part.count, width), all + words_of(part.begin, width), own);
+  ops_.copy(words_of(part.count, width), ops_.at(all, words_of(part.begin, width)), own);
 }
 
 }  // namespace pipewright::exec

@@ -38,6 +38,7 @@ struct SumOfMembers {
   std::function<void(const Range&, float* values)> go_on;  // with a turn of its own
   /// Each member wants the sum of its own rows alone (own_rows()); the others' mean nothing then.
   bool scatters = false;
+  bool in_floats = false;  // of TensorOps::take_floats()
 
   std::size_t size() const {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);

@@ -178,6 +178,11 @@ class TensorOps {
   virtual Buffer take_floats(std::size_t words) { return take(words); }
   /// `words` 4-byte whole numbers, likewise.
   virtual Buffer take_ids(std::size_t words) { return take(words); }
+  /// Where number `words` of such an array lies.
+  virtual const float* at(const float* numbers, std::size_t words) const { return numbers + words; }
+  float* at(float* numbers, std::size_t words) const {
+    return const_cast<float*>(at(static_cast<const float*>(numbers), words));
+  }
   virtual void copy(std::size_t words, const float* from, float* to) = 0;
   /// y += x.
   virtual void add_to(std::size_t n, const float* x, float* y) = 0;
@@ -197,6 +202,12 @@ class TensorOps {
                                         const float* dy, const float* w, float* dx);
   /// Zeros, in an array that others only add to. Bug where a device does not.
   virtual void clear(std::size_t n, float* x);
+  /// The same of take_floats().
+  virtual void clear_floats(std::size_t n, float* x) { clear(n, x); }
+  /// gradient += x, both floats of 4 bytes.
+  virtual void add_to_gradient(std::size_t n, const float* x, float* gradient) {
+    add_to(n, x, gradient);
+  }
   virtual void bias_forward(int rows, int width, const float* bias, float* y) = 0;
   virtual void bias_backward_weight(int rows, int width, const float* dy, float* dbias) = 0;
 

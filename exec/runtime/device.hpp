@@ -36,6 +36,12 @@ class Device {
   /// Returns when all work of the step is done.
   virtual void end_step() = 0;
 
+  /// Around what the rank's host does to put an instruction's work on the device and on its way,
+  /// once a step, never one in another: compute(); give() and the transport's issue() or provide();
+  /// of a RECV what Transport::receives_when_issued() says. For what shows the host's work.
+  virtual void begin_instruction(InstructionId id) { static_cast<void>(id); }
+  virtual void end_instruction() noexcept {}
+
   /// This rank's part of the step's loss; nullopt on ranks that do not compute it.
   virtual std::optional<double> loss() const { return std::nullopt; }
   /// After end_step(): what is not finite among the numbers that this rank has after the step, as a

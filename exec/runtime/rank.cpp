@@ -1,6 +1,7 @@
 #include "exec/runtime/rank.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "core/base/error.hpp"
@@ -25,6 +26,18 @@ std::vector<Value> copy_of(std::vector<Value>& values) {
   }
   return copy;
 }
+
+/// Device::begin_instruction(), and its end on every way out.
+class OnHost {
+ public:
+  OnHost(Device& device, InstructionId id) : device_(device) { device_.begin_instruction(id); }
+  ~OnHost() { device_.end_instruction(); }
+  OnHost(const OnHost&) = delete;
+  OnHost& operator=(const OnHost&) = delete;
+
+ private:
+  Device& device_;
+};
 
 }  // namespace
 
@@ -113,7 +126,7 @@ void RankRun::compute(InstructionId id) {
     recorder_.note({id, FlightState::Started, kNoInstruction, start});
     recorder_.settle(local::steady_ns());
   }
-  device_->compute(id);
+  compute_on_device(id);
   const std::int64_t end = transport_.now();
   put(record_.timeline.end[id], end);
   put(record_.progress.ended[id], std::uint8_t{1}, std::memory_order_release);
@@ -122,22 +135,24 @@ void RankRun::compute(InstructionId id) {
   if (!late_.empty()) provide_late();
 }
 
+void RankRun::compute_on_device(InstructionId id) {
+  const OnHost on_host(*device_, id);
+  device_->compute(id);
+}
+
 void RankRun::issue(InstructionId id) {
   stop_behind_host(id);
   const InstructionId place = places_.empty() ? kNoInstruction : places_[id - begin_];
   if (place != kNoInstruction) wait_in_transport(at(), place);
+  const bool receives = is_recv(code(id).kind);
+  const bool is_late = !receives && !has_data(id);
+  if (is_late) late_.push_back(id);
+  std::optional<OnHost> on_host;
+  if (receives ? transport_.receives_when_issued() : !is_late) on_host.emplace(*device_, id);
   PayloadPtr data;
-  const bool takes_part = code(id).in_collective();
-  if (is_send(code(id).kind) || takes_part) {
-    if (has_data(id)) {
-      data = give(id);
-    } else {
-      late_.push_back(id);
-    }
-  }
+  if (!receives && !is_late) data = give(id);
   note(id, FlightState::Issued);
-  const bool waits = takes_part && !late_.empty() && late_.back() == id;
-  if (!waits) transport_.issue(rank_, id, std::move(data));
+  if (!is_late || !code(id).in_collective()) transport_.issue(rank_, id, std::move(data));
 }
 
 void RankRun::wait_for_inputs(InstructionId id) {
@@ -169,9 +184,15 @@ void RankRun::finish_transfer(InstructionId id) {
   if (finished != 0) return;
   wait_in_transport(at(), id);
   note(id, FlightState::Ended);
-  if (is_recv(code(id).kind)) device_->accept(id, checked(id, transport_.take(rank_, id)));
+  if (is_recv(code(id).kind)) accept(id);
   if (code(id).in_collective()) device_->accept(id, nullptr);
   finished = 1;
+}
+
+void RankRun::accept(InstructionId recv) {
+  std::optional<OnHost> on_host;
+  if (!transport_.receives_when_issued()) on_host.emplace(*device_, recv);
+  device_->accept(recv, checked(recv, transport_.take(rank_, recv)));
 }
 
 PayloadPtr RankRun::give(InstructionId send) {
@@ -202,6 +223,7 @@ bool RankRun::has_data(InstructionId send) const {
 void RankRun::provide_late() {
   std::erase_if(late_, [&](InstructionId id) {
     if (!has_data(id)) return false;
+    const OnHost on_host(*device_, id);
     PayloadPtr data = give(id);
     if (is_send(code(id).kind)) {
       transport_.provide(rank_, id, std::move(data));

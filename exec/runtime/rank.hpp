@@ -62,6 +62,7 @@ class RankRun {
   void note(InstructionId id, FlightState state);
 
   void compute(InstructionId id);
+  void compute_on_device(InstructionId id);
   void issue(InstructionId id);
   void stop_behind_host(InstructionId id);
   void wait_for_inputs(InstructionId id);
@@ -70,6 +71,7 @@ class RankRun {
   void finish_transfer(InstructionId id);
   bool has_data(InstructionId id) const;
   void provide_late();
+  void accept(InstructionId recv);
   PayloadPtr give(InstructionId send);
   PayloadPtr checked(InstructionId recv, PayloadPtr payload) const;
 

@@ -122,6 +122,9 @@ class Transport : public Clock {
   virtual void wait(RankId rank, InstructionId id) = 0;
   /// What an ended RECV brought; once.
   virtual PayloadPtr take(RankId rank, InstructionId recv) = 0;
+  /// Whether issue() of a RECV puts work on the device; else the device does when it accepts what
+  /// has come.
+  virtual bool receives_when_issued() const { return false; }
 
   /// Ends all waits, those to come as well. Any thread, any number of times.
   virtual void stop() noexcept = 0;

@@ -1,6 +1,5 @@
 #include "exec/training/stage_loss.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -26,8 +25,9 @@ LogitsPart part_of(const StageShape& shape, const TensorGroup* tensor, int sampl
   return {{rows, width}, tensor->index() * width, tensor->index(), tensor->size()};
 }
 
-void clear(int rows, int width, float* values) {
-  std::fill_n(values, static_cast<std::size_t>(rows) * static_cast<std::size_t>(width), 0.0F);
+void clear(StageDevice& device, int rows, int width, float* values) {
+  device.ops().clear_floats(static_cast<std::size_t>(rows) * static_cast<std::size_t>(width),
+                            values);
 }
 
 /// All ranks' facts have so many rows, whichever of them count. Probabilities may take the place of
@@ -35,11 +35,11 @@ void clear(int rows, int width, float* values) {
 Task<void> divided_loss(StageDevice& device, const LogitsPart& part, int rows, int micro_batch,
                         const Buffer& logits, const Buffer& probabilities, TensorGroup& tensor) {
   const OwnLogits own{[&](bool alone, float* facts) {
-                        if (alone) clear(rows, part.members + 1, facts);
+                        if (alone) clear(device, rows, part.members + 1, facts);
                         device.tell_logits(micro_batch, part, logits.floats(), facts);
                       },
                       [&](bool alone, const float* facts, float* sums) {
-                        if (alone) clear(rows, kLossLanes, sums);
+                        if (alone) clear(device, rows, kLossLanes, sums);
                         device.add_exponentials(part, logits.floats(), facts,
                                                 probabilities.floats(), sums);
                       }};

@@ -17,7 +17,8 @@ ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBac
           'LayerNormForward': (3, 1), 'LayerNormBackwardInput': (3, 1), 'CausalSoftmaxForward': (1, 1),
           'CausalSoftmaxBackwardInput': (2, 1), 'CrossEntropyForward': (1, 1), 'MseForward': (2, 0),
           'SwigluForward': (2, 1), 'SwigluBackwardInput': (3, 2), 'Rotate': (4, 2), 'RmsNormForward': (2, 1),
-          'RmsNormBackwardInput': (3, 1), 'JudgeRow': (1, 0)}
+          'RmsNormBackwardInput': (3, 1), 'JudgeRow': (1, 0), 'TellLogits': (1, 0), 'AddExponentials': (1, 1),
+          'FinishCrossEntropy': (1, 1)}
 
 
 def check(holds, what):
@@ -33,9 +34,10 @@ def loads(module):
         wanted = int(re.search(r'define PIPEWRIGHT_CUDA_ABI (\d+)', file.read()).group(1))
     found = library.pipewright_cuda_entry().contents.value
     with open(module, 'rb') as file:
-        has_cudnn = b'libcudnn.so.9' in file.read()
+        content = file.read()
     return (check(found == wanted, f'it loads; its table is {found}, of {wanted}') &
-            check(has_cudnn, 'it has attention by cuDNN') &
+            check(b'libcudnn.so.9' in content, 'it has attention by cuDNN') &
+            check(b'NVTX_INJECTION64_PATH' in content, 'it has ranges by NVTX') &
             check(hasattr(library, 'pipewright_nccl_entry'), 'it has a table of NCCL'))
 
 

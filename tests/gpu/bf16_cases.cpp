@@ -198,10 +198,10 @@ TEST_F(CudaBf16, EmbeddingsAddUpTheSameFloats) {
   const Both tokens = both(product(vocabulary, width), 12),
              places = both(product(of_sample, width), 13), dy = both(product(rows, width), 14),
              y = nothing(dy.size);
-  done(fast().embedding_forward(stream(), rows, of_sample, width, at, tokens.wide, places.wide,
+  done(fast().embedding_forward(stream(), rows, 0, of_sample, width, at, tokens.wide, places.wide,
                                 y.wide));
-  done(bf16().embedding_forward(stream(), rows, of_sample, width, at, tokens.narrow, places.narrow,
-                                y.narrow));
+  done(bf16().embedding_forward(stream(), rows, 0, of_sample, width, at, tokens.narrow,
+                                places.narrow, y.narrow));
   expect_rounded(y, "embedding F");
   const Floats before = random_floats(tokens.size, 15);
   float *const of_tokens[] = {up(before), up(before)}, *const of_places[] = {up(before),

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/small_job.hpp"
+#include "tests/gpu/stand_in_folder.hpp"
 
 namespace pipewright::test {
 namespace gpu_commands_test {
@@ -20,17 +20,8 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// A folder with the command, the stand-in, and the plan of a job.
-class OnStandIn : public testing::Test {
+class GpuCommands : public OnStandIn {
  protected:
-  void SetUp() override {
-    const std::string build = std::filesystem::path(PIPEWRIGHT_COMMAND).parent_path();
-    const std::string module = build + "/tests/gpu/stand_in/libpipewright_cuda.so";
-    // The command looks for its module where it lies itself.
-    const CommandResult copied =
-        shell("cp -l \"$PW\" " + module + " . || cp \"$PW\" " + module + " .", folder_);
-    ASSERT_EQ(copied.status, 0) << copied.err;
-  }
   CommandResult run(const std::string& words) const {
     return shell("./pipewright run " + words, folder_);
   }
@@ -39,16 +30,22 @@ class OnStandIn : public testing::Test {
     EXPECT_EQ(result.status, 0) << words << "\n" << result.err;
     return json::parse(result.out, nullptr, false);
   }
+  /// What ranks have held beside what is planned.
+  static void expect_predicted_memory(const json& result, double most_apart) {
+    for (std::size_t rank = 0; rank < result.at("peak_bytes").size(); ++rank) {
+      const double held = result.at("peak_bytes").at(rank).get<double>() -
+                          result.at("unplanned_bytes").at(rank).get<double>();
+      EXPECT_NEAR(result.at("predicted_peak_bytes").at(rank).get<double>() / held, 1, most_apart);
+    }
+  }
   static std::vector<double> losses_of(const json& result) {
     std::vector<double> losses;
     for (const json& step : result.at("steps")) losses.push_back(step.at("loss"));
     return losses;
   }
-
-  Folder folder_;
 };
 
-TEST_F(OnStandIn, ATrainingGoesOnOnTheOtherDevice) {
+TEST_F(GpuCommands, ATrainingGoesOnOnTheOtherDevice) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   const std::string exact = "plan.json -q" + std::string(kNumerics);
   const auto whole = losses_of(result_of(exact + "--device cpu --steps 6"));
@@ -63,7 +60,7 @@ TEST_F(OnStandIn, ATrainingGoesOnOnTheOtherDevice) {
   }
 }
 
-TEST_F(OnStandIn, ADataSetIsEvaluatedAndPredictedAsOnCpus) {
+TEST_F(GpuCommands, ADataSetIsEvaluatedAndPredictedAsOnCpus) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   ASSERT_EQ(run("plan.json -q --device cuda --steps 2 --save-checkpoint saved").status, 0);
   const std::string run = "plan.json -q --load-checkpoint saved" + std::string(kNumerics);
@@ -78,7 +75,7 @@ TEST_F(OnStandIn, ADataSetIsEvaluatedAndPredictedAsOnCpus) {
   EXPECT_TRUE(outputs == bytes_of(folder_.path() / "cpu.npy"));
 }
 
-TEST_F(OnStandIn, ALlamaTrainsWithTheSerialRunsBits) {
+TEST_F(GpuCommands, ALlamaTrainsWithTheSerialRunsBits) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   json job = json::parse(small_job(R"(, "tuner_save_path": "llama.plan")"));
   job["model"] = {{"schema", "pipewright.model/1"},
@@ -99,20 +96,58 @@ TEST_F(OnStandIn, ALlamaTrainsWithTheSerialRunsBits) {
   EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
 }
 
+/// Ranks of two stages, two of each; what one device has saved the other goes on with, also whole.
+TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  for (const bool divides_rows : {false, true}) {
+    json job = json::parse(small_job(R"(, "tuner_save_path": "divided.plan")", 4));
+    job["model"] = {{"schema", "pipewright.model/1"},
+                    {"transformer",
+                     {{"hidden", 32},
+                      {"layers", 4},
+                      {"heads", 4},
+                      {"ffn", 48},
+                      {"vocabulary", 256},
+                      {"sequence", 16}}}};
+    job["strategy"] = {{"pp_degree", 2},
+                       {"mp_degree", 2},
+                       {"accumulate_steps", 4},
+                       {"use_sequence_parallel", divides_rows},
+                       {"schedule_mode", "1f1b"}};
+    folder_.write("divided.json", job.dump());
+    const CommandResult tuned = shell("./pipewright tune divided.json -q", folder_);
+    ASSERT_EQ(tuned.status, 0) << tuned.err;
+    const std::string exact = "divided.plan -q" + std::string(kNumerics);
+    const json result = result_of(exact + "--device cuda --steps 6 --verify");
+    EXPECT_EQ(result.at("verify").at("bitwise"), true);
+    EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
+    expect_predicted_memory(result_of("divided.plan -q --device cuda --steps 2"), 0.05);
+    const auto whole = losses_of(result);
+    EXPECT_EQ(whole, losses_of(result_of(exact + "--device cpu --steps 6")));
+    const std::vector<double> rest(whole.begin() + 3, whole.end());
+    for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+      const std::string saved = std::string("divided-by-") + first + (divides_rows ? "-rows" : "");
+      result_of(exact + "--device " + first + " --steps 3 --save-checkpoint " + saved);
+      EXPECT_EQ(losses_of(result_of(exact + "--device " + second + " --steps 6 --load-checkpoint " +
+                                    saved + " --verify")),
+                rest);
+    }
+  }
+  const CommandResult evaluated =
+      run("divided.plan --device cuda --mode evaluate --load-checkpoint divided-by-cuda");
+  EXPECT_EQ(evaluated.status, 2) << evaluated.err;
+  EXPECT_NE(evaluated.err.find("layers that ranks divide"), std::string::npos) << evaluated.err;
+}
+
 /// Copies for other replicas lie on the host.
-TEST_F(OnStandIn, ReplicasHoldWhatIsPredicted) {
+TEST_F(GpuCommands, ReplicasHoldWhatIsPredicted) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   for (const char* degree : {"dp_degree", "sharding_degree"}) {
     json job = json::parse(small_job(R"(, "tuner_save_path": "replicas.plan")"));
     job["strategy"] = {{"pp_degree", 1}, {"accumulate_steps", 4}, {degree, 2}};
     folder_.write("replicas.json", job.dump());
     ASSERT_EQ(shell("./pipewright tune replicas.json -q", folder_).status, 0);
-    const json result = result_of("replicas.plan --device cuda --steps 2 --verify");
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-      const double held = result.at("peak_bytes").at(rank).get<double>() -
-                          result.at("unplanned_bytes").at(rank).get<double>();
-      EXPECT_NEAR(result.at("predicted_peak_bytes").at(rank).get<double>() / held, 1, 0.02);
-    }
+    expect_predicted_memory(result_of("replicas.plan --device cuda --steps 2 --verify"), 0.02);
   }
 }
 

@@ -5,10 +5,12 @@
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "exec/collectives/process/job_groups.hpp"
 #include "exec/transports/nccl/run.hpp"
 #include "exec/transports/process/link.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
+#include "tests/parity/divided/divided_program.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/host_cuda.hpp"
 #include "tests/support/host_nccl.hpp"
@@ -38,8 +40,12 @@ std::vector<CudaResult> run_everywhere(const Program& program, const Setting& se
   for (int p = 0; p < program.ranks(); ++p) {
     processes.emplace_back([&, p] {
       exec::mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
+      exec::collectives::JobGroups groups(link);
       results[static_cast<std::size_t>(p)] = exec::nccl::run_on_nccl(
-          cuda, nccl, program, costs_of(program, 1000), how, {.steps = kSteps}, link, p);
+          cuda, nccl, program, costs_of(program, 1000), how, {.steps = kSteps}, link, p,
+          [&](std::span<const RankId> ranks, const auto& look) {
+            return groups.group(ranks, look);
+          });
       EXPECT_TRUE(link.close());
     });
   }
@@ -47,8 +53,7 @@ std::vector<CudaResult> run_everywhere(const Program& program, const Setting& se
   return results;
 }
 
-void expect_one_run(const Program& program) {
-  const Setting setting(program);
+void expect_one_run(const Program& program, const Setting& setting) {
   for (const HostOrder order : {HostOrder::Eager, HostOrder::Lazy, HostOrder::Shuffled}) {
     const int before = host_nccl_calls();
     const auto results = run_everywhere(program, setting, order);
@@ -74,6 +79,8 @@ void expect_one_run(const Program& program) {
     }
   }
 }
+
+void expect_one_run(const Program& program) { expect_one_run(program, Setting(program)); }
 
 TEST(NcclProcesses, TrainTogetherWithTheSerialRunsBits) {
   for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
@@ -102,6 +109,22 @@ TEST(NcclProcesses, ReplicasInFloatsAddTheirGradientsByNccl) {
     ASSERT_TRUE(result.verify.has_value());
     EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;
     EXPECT_EQ(result.timeline.end, results.front().timeline.end) << "not one timeline";
+    EXPECT_EQ(result.steps.back().loss, results.front().steps.back().loss);
+  }
+}
+
+/// In exact numerics chains go from process to process by the wire; NCCL sums floats.
+TEST(NcclProcesses, DivideLayersWithTheSerialRunsBits) {
+  const Model model = divisible_llama();
+  const Layout layout{.tensor = 2};
+  const Program program =
+      divided(planner::make_order("gpipe", {1, 2, 1, {}}), model, layout, "megatron-batched");
+  const DividedSetting setting(program, model, exec::Numerics::Exact, layout);
+  expect_one_run(program, setting);
+  const auto results = run_everywhere(program, setting, HostOrder::Lazy, Precision::Float32);
+  for (const CudaResult& result : results) {
+    ASSERT_TRUE(result.finished());
+    EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;
     EXPECT_EQ(result.steps.back().loss, results.front().steps.back().loss);
   }
 }

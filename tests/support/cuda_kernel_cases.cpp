@@ -242,7 +242,7 @@ TEST_F(CudaKernels, AnEmbeddingHasTheCpusBitsWhateverTokensRepeat) {
                    *const dev_dpositions = up(dpositions);
       exec::embedding_forward(shape, ids.data(), tokens.data(),
                               has_positions ? positions.data() : nullptr, y.data());
-      done(kernels().embedding_forward(stream(), rows, sequence, width, dev_ids, up(tokens),
+      done(kernels().embedding_forward(stream(), rows, 0, sequence, width, dev_ids, up(tokens),
                                        has_positions ? up(positions) : nullptr, dev_y));
       expect_same_bits(down(dev_y, n), y, "embedding F");
       exec::embedding_backward_weight(shape, ids.data(), dy.data(), dtokens.data(),

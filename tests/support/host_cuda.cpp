@@ -382,6 +382,10 @@ pipewright_cuda table() {
   t.attention_workspace = [](void*) { return kAttentionWorkspace; };
   t.attend = attend;
   t.attend_backward = attend_backward;
+  t.is_profiled = [] { return 0; };
+  t.range_name = [](const char*) -> void* { return nullptr; };
+  t.begin_range = [](void*) {};
+  t.end_range = [] {};
   t.kernels = exec::cuda::kernel_table<Launcher>();
   t.fast = exec::cuda::fast_kernel_table<Launcher, float>();
   t.bf16 = exec::cuda::fast_kernel_table<Launcher, Bfloat16>();

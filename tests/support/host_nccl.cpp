@@ -26,6 +26,7 @@ enum class SumKind { AllReduce, ReduceScatter, AllGather };
 /// What all members of a communicator take part in: what each has brought.
 struct Sum {
   SumKind kind = SumKind::AllReduce;
+  bool is_narrow = false;       // of bfloat16
   std::map<int, Sent> brought;  // by member
 };
 
@@ -146,7 +147,9 @@ int put_sum(const Place& place, const Sum& sum, const Member& own) {
     const int failed =
         gathers ? cuda.copy(place.stream, place.to + bytes * static_cast<std::size_t>(member), from,
                             bytes)
-                : cuda.kernels.add_to(place.stream, part / sizeof(float), from, place.to);
+                : (sum.is_narrow
+                       ? cuda.bf16.add_to(place.stream, part / 2, from, place.to)
+                       : cuda.kernels.add_to(place.stream, part / sizeof(float), from, place.to));
     if (failed != 0) return kInvalid;
   }
   return kDone;
@@ -234,11 +237,15 @@ int receive(void* data, std::size_t count, int kind, int peer, void* communicato
 
 /// `bytes` of what this member brings. The k-th calls of all members have to be of one kind.
 int join_sum(SumKind kind, const void* from, void* to, std::size_t bytes, Member& member,
-             void* stream) {
+             void* stream, bool is_narrow = false) {
   const std::size_t turn = member.summed++;
-  if (turn == member.shared->sums.size()) member.shared->sums.emplace_back().kind = kind;
+  if (turn == member.shared->sums.size()) {
+    member.shared->sums.emplace_back().kind = kind;
+    member.shared->sums.back().is_narrow = is_narrow;
+  }
   Sum& sum = member.shared->sums[turn];
-  if (sum.kind != kind || bring(from, bytes, stream, sum.brought[member.index]) != kDone)
+  if (sum.kind != kind || sum.is_narrow != is_narrow ||
+      bring(from, bytes, stream, sum.brought[member.index]) != kDone)
     return kInvalid;
   member.sums.push_back({turn, static_cast<std::byte*>(to), stream});
   return kInProgress;
@@ -247,21 +254,23 @@ int join_sum(SumKind kind, const void* from, void* to, std::size_t bytes, Member
 int all_reduce(const void* from, void* to, std::size_t count, int kind, void* communicator,
                void* stream) {
   const std::scoped_lock lock(world().mutex);
-  if (kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
+  const bool is_narrow = kind == PIPEWRIGHT_NCCL_BF16;
+  if (!is_narrow && kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
   ++world().sums;
-  return join_sum(SumKind::AllReduce, from, to, count * sizeof(float),
-                  *static_cast<Member*>(communicator), stream);
+  return join_sum(SumKind::AllReduce, from, to, count * (is_narrow ? 2 : sizeof(float)),
+                  *static_cast<Member*>(communicator), stream, is_narrow);
 }
 
 int reduce_scatter(const void* from, void* to, std::size_t count, int kind, void* communicator,
                    void* stream) {
   const std::scoped_lock lock(world().mutex);
   auto& member = *static_cast<Member*>(communicator);
-  if (kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
+  const bool is_narrow = kind == PIPEWRIGHT_NCCL_BF16;
+  if (!is_narrow && kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
   ++world().scattered;
   const auto members = static_cast<std::size_t>(member.shared->members);
-  return join_sum(SumKind::ReduceScatter, from, to, members * count * sizeof(float), member,
-                  stream);
+  return join_sum(SumKind::ReduceScatter, from, to,
+                  members * count * (is_narrow ? 2 : sizeof(float)), member, stream, is_narrow);
 }
 
 int all_gather(const void* from, void* to, std::size_t count, int kind, void* communicator,

@@ -1,10 +1,10 @@
 // The table of exec/transports/nccl/module_api.h on the host's table (tests/support/host_cuda.hpp):
 // sends copy ahead, as NCCL may, and a communicator stays in progress until its receives have met
 // their sends, so the host that polls it waits. So it serves Programs whose receives stand just
-// before what needs them. Sums, scattered or not, add floats in the order of members, and
-// gatherings are of bytes; each stays in progress until all members have called it: the k-th calls
-// on a communicator belong together, and are of one kind. A communicator reads its name whenever it
-// is asked for its state, as NCCL does on threads of its own. Any thread may call.
+// before what needs them. Sums, scattered or not, add floats or numbers of bfloat16 in the order of
+// members, and gatherings are of bytes; each stays in progress until all members have called it:
+// the k-th calls on a communicator belong together, and are of one kind. A communicator reads its
+// name whenever it is asked for its state, as NCCL does on threads of its own. Any thread may call.
 #pragma once
 
 #include <cstdint>

@@ -233,7 +233,7 @@ RunRequest take_request(const Arguments& arguments, Subject& subject) {
   const auto forward = forward_request(arguments);
   if (forward) take_forwards(subject, forward->mode);
   RunRequest request = run_request(arguments, subject);
-  if (request.is_on_cpus())
+  if (request.training)
     take_devices(subject, request.training->numerics,
                  forward ? forward->mode : exec::RunMode::Train);
   return request;
@@ -329,15 +329,19 @@ int dry_run(const Arguments& arguments, Session& session) {
   if (const auto forward = forward_request(arguments)) take_forwards(*subject, forward->mode);
   refuse_problems(*subject);
   if (const Plan* plan = subject->plan()) {
-    // No GPU trains divided layers yet; what they would tell one another can be seen all the same.
-    if (nccl && planner::divides_layers(*plan) && planner::cpus_run(*plan) &&
-        !arguments.has("--mode")) {
+    const bool divides = planner::divides_layers(*plan) && !arguments.has("--mode");
+    const auto on_gpus = plan->executable.find("cuda");
+    const bool trains =
+        on_gpus == plan->executable.end() || on_gpus->second.answer != Executable::Answer::No;
+    // What no GPU trains yet can be seen all the same, where ranks tell it one another.
+    if (nccl && divides && !trains && planner::cpus_run(*plan)) {
       session.note(
-          "GPUs do not train divided layers yet; these are the calls that they would make");
-      take_devices(*subject);
+          "GPUs do not train layers that are divided so yet; these are the calls that they would "
+          "make");
     } else {
       require_executable(*plan, "cuda");
     }
+    if (divides) take_devices(*subject);
   }
   return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
 }

@@ -20,12 +20,14 @@ GpuFacts look_at_gpus() {
     facts.why_no_gpu = exec::cuda::why_no_gpu();
     facts.why_no_cudnn = exec::cuda::why_no_cudnn(cuda);
     if (facts.why_no_cudnn.empty()) facts.cudnn_version = cuda.attention_version();
+    facts.why_no_nvtx = exec::cuda::why_no_nvtx(cuda);
     for (int i = 0; i < cuda.gpus(); ++i) {
       pipewright_cuda_gpu gpu{};
       if (cuda.gpu(i, &gpu) == 0) facts.gpus.push_back(gpu);
     }
   } catch (const MachineError& error) {
-    facts.why_no_module = facts.why_no_gpu = facts.why_no_nccl = facts.why_no_cudnn = error.what();
+    facts.why_no_module = facts.why_no_gpu = facts.why_no_nccl = facts.why_no_cudnn =
+        facts.why_no_nvtx = error.what();
     return facts;
   }
   try {
@@ -62,6 +64,7 @@ Json gpu_fields(const GpuFacts& facts) {
           {"why_no_gpu", text_or_null(facts.why_no_gpu)},
           {"why_no_nccl", text_or_null(facts.why_no_nccl)},
           {"why_no_cudnn", text_or_null(facts.why_no_cudnn)},
+          {"why_no_nvtx", text_or_null(facts.why_no_nvtx)},
           {"cuda_runtime", facts.versions.runtime},
           {"cuda_driver", facts.versions.driver},
           {"cublas", facts.versions.blas},

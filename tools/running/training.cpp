@@ -71,6 +71,15 @@ void tell_missing_cudnn(const pipewright_cuda& cuda, const CudaRequest& request,
   if (!why.empty()) session.note("cuDNN: " + why + ", and holds more than planned");
 }
 
+/// Who has attached a profiler wants to see actions.
+void tell_profiled_graph(const pipewright_cuda& cuda, const exec::cuda::CudaTraining& training,
+                         Session& session) {
+  if (training.as_graph && exec::cuda::is_profiled(cuda))
+    session.note(
+        "a profiler has attached, and sees steps that are one CUDA graph each, without their "
+        "actions; --no-cuda-graph shows them");
+}
+
 /// `session` null: another process speaks.
 exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& costs,
                                    const exec::cpu::Training& training,
@@ -82,12 +91,17 @@ exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& cost
   if (request.over_nccl) require_transport("nccl");
   require_device("cuda");
   const pipewright_cuda& cuda = exec::cuda::require_gpu();
-  if (session != nullptr) tell_missing_cudnn(cuda, request, *session);
+  if (session != nullptr) {
+    tell_missing_cudnn(cuda, request, *session);
+    tell_profiled_graph(cuda, on_gpu, *session);
+  }
   if (!request.over_nccl) return exec::cuda::run_on_cuda(cuda, program, costs, on_gpu, options);
   const pipewright_nccl& nccl = exec::nccl::load_nccl();
   if (link == nullptr) return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options);
-  return exec::nccl::run_on_nccl(cuda, nccl, program, costs, on_gpu, options, *link,
-                                 local_process(*link));
+  exec::collectives::JobGroups groups(*link);
+  return exec::nccl::run_on_nccl(
+      cuda, nccl, program, costs, on_gpu, options, *link, local_process(*link),
+      [&](std::span<const RankId> ranks, const auto& look) { return groups.group(ranks, look); });
 }
 
 exec::cpu::CpuResult run_on_cpus(const Program& program, const CostTable& costs,

@@ -55,7 +55,7 @@ bool launches_kernels(const std::vector<TraceSpan>& slices, const std::vector<Ke
 }
 
 std::size_t move_to_device(std::vector<TraceSpan>& slices, const std::vector<Kernel>& kernels,
-                           std::vector<TimeRange>& receives) {
+                           std::vector<TimeRange>& receives, bool run_ahead) {
   std::vector<Extent> all(slices.size()), of_nccl(slices.size());
   const Innermost innermost(slices);
   std::size_t outside = 0;
@@ -75,7 +75,7 @@ std::size_t move_to_device(std::vector<TraceSpan>& slices, const std::vector<Ker
     TraceSpan& slice = slices[i];
     const bool computes = is_compute(slice.cell.action.kind);
     const auto& range = !computes && of_nccl[i].range ? of_nccl[i].range : all[i].range;
-    if (!range && is_transfer(slice.cell.action.kind)) continue;
+    if (!range && is_transfer(slice.cell.action.kind) && !run_ahead) continue;
     const std::int64_t idle = latest.value_or(slice.start_ns);
     slice.start_ns = slice.moving_ns = range ? range->start_ns : idle;
     slice.end_ns = range ? range->end_ns : idle;

@@ -21,10 +21,11 @@ bool launches_kernels(const std::vector<TraceSpan>& slices, const std::vector<Ke
 
 /// Gives each slice the time of the kernels that were launched while it was the innermost one, from
 /// the first start to the last end; of a transfer or a collective those of NCCL, if there are any.
-/// A transfer without a kernel keeps the host's time; anything else without one takes no time,
-/// after what was launched before it. The order of `slices` stays. Appends to `receives` the
-/// kernels of NCCL that receive. Returns how many kernels of NCCL belong to no slice.
+/// A transfer without a kernel keeps the host's time, unless hosts `run_ahead` of all transfers;
+/// anything else without one takes no time, after what was launched before it. The order of
+/// `slices` stays. Appends to `receives` the kernels of NCCL that receive. Returns how many kernels
+/// of NCCL belong to no slice.
 std::size_t move_to_device(std::vector<TraceSpan>& slices, const std::vector<Kernel>& kernels,
-                           std::vector<TimeRange>& receives);
+                           std::vector<TimeRange>& receives, bool run_ahead = false);
 
 }  // namespace pipewright::traces

@@ -309,7 +309,8 @@ class Collector {
         if (!kernel.communicates) process.around.operators.push_back(kernel.ran);
       }
       process.around.on_device = true;
-      whole_.stray_transfers += move_to_device(spans, process.launched, process.around.receives);
+      whole_.stray_transfers +=
+          move_to_device(spans, process.launched, process.around.receives, raw_.hosts_run_ahead);
     }
     for (std::size_t i = 0; i < spans.size(); ++i) {
       if (steps.step_of[i] != StepsOfSlices::kNoStep) add(steps.step_of[i], spans[i]);

@@ -1,5 +1,8 @@
 #include "traces/events/nsight.hpp"
 
+#include <charconv>
+#include <map>
+#include <set>
 #include <unordered_map>
 
 #include "core/base/error.hpp"
@@ -7,6 +10,30 @@
 
 namespace pipewright::traces {
 namespace {
+
+/// "rank 1 step 3" (exec/devices/cuda/action_ranges.hpp).
+struct OwnStep {
+  int rank = 0, step = 0;
+};
+
+/// What follows the word, and the number behind it; false if that is not how it begins.
+bool take_number(std::string_view& text, std::string_view word, int& number) {
+  if (!text.starts_with(word)) return false;
+  text.remove_prefix(word.size());
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return false;
+  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+  return true;
+}
+
+std::optional<OwnStep> own_step(std::string_view name) {
+  OwnStep own;
+  if (!take_number(name, "rank ", own.rank) || !take_number(name, " step ", own.step) ||
+      !name.empty()) {
+    return std::nullopt;
+  }
+  return own;
+}
 
 class NsightReader {
  public:
@@ -27,11 +54,16 @@ class NsightReader {
     read_ranges();
     if (database_.has_table("CUPTI_ACTIVITY_KIND_RUNTIME")) read_calls();
     if (database_.has_table("CUPTI_ACTIVITY_KIND_KERNEL")) read_kernels();
+    if (!ranks_.empty()) {
+      if (database_.has_table("CUPTI_ACTIVITY_KIND_MEMCPY")) read_copies();
+      divide_by_rank();
+    }
     if (database_.has_table("TARGET_INFO_SESSION_START_TIME")) {
       database_.each("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME",
                      [&](const DatabaseRow& row) { trace_.base_ns = row.number(0); });
     }
     trace_.correlations_are_unique = true;
+    trace_.hosts_run_ahead = !ranks_.empty();
     return std::move(trace_);
   }
 
@@ -44,6 +76,10 @@ class NsightReader {
           RawEvent event = slice(row, "user_annotation", row.number(4).value_or(0));
           event.name = row.text(2);
           if (const auto id = row.number(3); event.name.empty() && id) event.name = texts_[*id];
+          if (const auto own = own_step(event.name)) {
+            ranks_[event.pid][event.tid] = own->rank;
+            event.name = "ProfilerStep#" + std::to_string(own->step);
+          }
           add(std::move(event));
         });
   }
@@ -70,6 +106,45 @@ class NsightReader {
           event.pid += " GPU";
           add(std::move(event));
         });
+  }
+
+  /// Of our own runs, where a message is a copy.
+  void read_copies() {
+    database_.each(
+        "SELECT start, \"end\", correlationId, globalPid FROM CUPTI_ACTIVITY_KIND_MEMCPY",
+        [&](const DatabaseRow& row) {
+          RawEvent event = slice(row, "kernel", row.number(3).value_or(0));
+          event.correlation = correlation(row.number(2), row.number(3));
+          event.pid += " GPU";
+          add(std::move(event));
+        });
+  }
+
+  /// The threads of our ranks become processes of their own; where a process has one rank, with
+  /// what libraries' threads do for it.
+  void divide_by_rank() {
+    const auto process_of_rank = [](const std::string& pid, int rank) {
+      return pid + " rank " + std::to_string(rank);
+    };
+    std::set<std::pair<std::string, int>> named;
+    for (RawEvent& event : trace_.events) {
+      const auto threads = ranks_.find(event.pid);
+      if (threads == ranks_.end()) continue;
+      auto thread = threads->second.find(event.tid);
+      if (thread == threads->second.end() && threads->second.size() == 1)
+        thread = threads->second.begin();
+      if (thread == threads->second.end()) continue;
+      named.emplace(event.pid, thread->second);
+      event.pid = process_of_rank(event.pid, thread->second);
+    }
+    for (const auto& [pid, rank] : named) {
+      RawEvent name;
+      name.phase = "M";
+      name.name = "process_name";
+      name.pid = process_of_rank(pid, rank);
+      name.label = "rank " + std::to_string(rank);
+      add(std::move(name));
+    }
   }
 
   /// The numbers of processes and threads are packed: 8 bits each of hardware and virtual machine,
@@ -117,6 +192,7 @@ class NsightReader {
   std::unordered_map<std::int64_t, std::string> texts_;
   std::unordered_map<std::int64_t, std::size_t>
       processes_;  // their numbers, in order of appearance
+  std::map<std::string, std::map<std::string, int>> ranks_;  // of our own, by pid and tid
   std::size_t position_ = 0;
   RawTrace trace_;
 };

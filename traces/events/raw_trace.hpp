@@ -31,6 +31,9 @@ struct RawTrace {
   std::optional<std::int64_t> rank, world_size, base_ns;
   /// No two processes have a correlation in common.
   bool correlations_are_unique = false;
+  /// Transfers are put on the device ahead of it, as computations are: when the host did is not
+  /// when they ran.
+  bool hosts_run_ahead = false;
 };
 
 /// The most events that are kept of a trace.

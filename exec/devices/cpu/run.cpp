@@ -19,6 +19,9 @@
 namespace pipewright::exec::cpu {
 namespace {
 
+/// By rank; null where the rank lives in another process.
+using Devices = std::vector<const Device*>;
+
 /// A serial run beside the real one, step by step.
 class Verifier {
  public:
@@ -121,7 +124,7 @@ CpuResult run_on_cpu(const Program& program, const CostTable& costs, const Train
   watching.first_step = training.first_step();
   watching.on_step = [&](int step, const StepResult& ended) {
     if (step < training.verified_steps) {
-      StageViews views(program, devices, peers);
+      StageViews views(program, stages_of_ranks(devices), peers);
       if (reports) verifier->compare(step, views);
     }
     if (evaluation) evaluation->end_step(peers);

@@ -10,14 +10,12 @@ namespace {
 
 std::size_t index(StageId stage) { return static_cast<std::size_t>(stage.value); }
 
-/// Calls f(stage id, stage) for what the Device of each rank of this process holds.
+/// Calls f(stage id, stage) for what each rank of this process holds.
 template <class F>
-void for_stages(const Program& program, const Devices& devices, const F& f) {
-  for (std::size_t r = 0; r < devices.size(); ++r) {
-    if (devices[r] == nullptr) continue;
+void for_stages(const Program& program, const StagesOfRanks& ranks, const F& f) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto ids = program.placement.stages_of(RankId(static_cast<std::int64_t>(r)));
-    const auto stages = devices[r]->stages();
-    for (std::size_t i = 0; i < ids.size(); ++i) f(ids[i], *stages[i]);
+    for (std::size_t i = 0; i < ranks[r].size(); ++i) f(ids[i], *ranks[r][i]);
   }
 }
 
@@ -44,9 +42,9 @@ void scatter(std::span<const float> part, const Slice& slice, AlignedFloats& who
   }
 }
 
-PackedBytes packed(const Program& program, const Devices& devices) {
+PackedBytes packed(const Program& program, const StagesOfRanks& ranks) {
   Packer packer;
-  for_stages(program, devices, [&](StageId id, const Stage& stage) {
+  for_stages(program, ranks, [&](StageId id, const TrainableStage& stage) {
     const std::vector<ParameterView> views = stage.parameters();
     packer.put<bool>(true);
     packer.put<std::int64_t>(id.value);
@@ -68,16 +66,16 @@ PackedBytes packed(const Program& program, const Devices& devices) {
 
 }  // namespace
 
-StageViews::StageViews(const Program& program, const Devices& devices, Peers* peers)
+StageViews::StageViews(const Program& program, const StagesOfRanks& ranks, Peers* peers)
     : devices_(program.devices),
       parts_(static_cast<std::size_t>(devices_of_rank(program.devices))),
       groups_(static_cast<std::size_t>(program.sharding.groups)),
       stages_(static_cast<std::size_t>(program.stages)) {
   if (peers != nullptr) {
-    for (const PackedBytes& bytes : peers->share(packed(program, devices))) unpack(bytes);
+    for (const PackedBytes& bytes : peers->share(packed(program, ranks))) unpack(bytes);
     return;
   }
-  for_stages(program, devices, [&](StageId id, const Stage& stage) {
+  for_stages(program, ranks, [&](StageId id, const TrainableStage& stage) {
     stages_[index(id)].push_back(stage.parameters());
   });
 }

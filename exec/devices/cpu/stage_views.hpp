@@ -1,4 +1,4 @@
-// What every rank holds of the model, gathered where it is wanted: straight from the Devices of
+// What every rank holds of the model, gathered where it is wanted: straight from the stages of
 // this process, as copies from other processes. To be used while all ranks stand still.
 #pragma once
 
@@ -9,19 +9,30 @@
 
 #include "core/program/program.hpp"
 #include "exec/base/buffer.hpp"
-#include "exec/devices/cpu/device.hpp"
-#include "exec/devices/cpu/stage.hpp"
 #include "exec/runtime/peers.hpp"
+#include "exec/training/stage.hpp"
 
 namespace pipewright::exec::cpu {
 
-/// By rank; null where the rank lives in another process.
-using Devices = std::vector<const Device*>;
+/// By rank, in the order of its placement; none where the rank lives in another process.
+using StagesOfRanks = std::vector<std::vector<const TrainableStage*>>;
+
+/// Of devices of any kind, by rank, null where the rank lives in another process.
+template <class Devices>
+StagesOfRanks stages_of_ranks(const Devices& devices) {
+  StagesOfRanks ranks;
+  for (const auto* const device : devices) {
+    auto& stages = ranks.emplace_back();
+    if (device == nullptr) continue;
+    for (const auto* const stage : device->stages()) stages.push_back(stage);
+  }
+  return ranks;
+}
 
 class StageViews {
  public:
-  /// With `peers`, all processes make one at the same time. The Devices must outlive it.
-  StageViews(const Program& program, const Devices& devices, Peers* peers);
+  /// With `peers`, all processes make one at the same time. The stages must outlive it.
+  StageViews(const Program& program, const StagesOfRanks& ranks, Peers* peers);
 
   /// How many replicas the stage with the most of them has.
   std::size_t replicas() const;

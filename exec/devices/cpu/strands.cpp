@@ -78,6 +78,16 @@ void Strands::issue(InstructionId call) {
   strand->beside.push_back(std::exchange(strand->paused.wanted, {}));
 }
 
+std::optional<Strands::Paused> Strands::paused_for(InstructionId call) const {
+  const Strand* const found = strand_of_call(call);
+  if (found == nullptr) return std::nullopt;
+  return Paused{found->paused.wanted, *found->stage};
+}
+
+void Strands::has_come(InstructionId call) {
+  if (const Strand* const found = strand_of_call(call)) at(found->action).paused.wanted = {};
+}
+
 void Strands::bring_together(InstructionId call) {
   const Strand* const found = strand_of_call(call);
   if (found == nullptr) return;

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/program/program.hpp"
@@ -37,6 +38,15 @@ class Strands {
   void issue(InstructionId call);
   /// It has ended: all members are there.
   void bring_together(InstructionId call);
+  // For a device whose arrays do not lie on the host, between issue() and the action's next part:
+  /// What the action of the call waits for, and where; null of a call beside the pipeline.
+  struct Paused {
+    Wanted wanted;
+    RankGroups& stage;
+  };
+  std::optional<Paused> paused_for(InstructionId call) const;
+  /// It is there.
+  void has_come(InstructionId call);
 
   const GroupsOfRank& groups() const { return groups_; }
 

@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/order/devices.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
+#include "exec/devices/cpu/training_fit.hpp"
 #include "exec/devices/cuda/trainable_layers.hpp"
 
 namespace pipewright::exec::cuda {
@@ -25,6 +26,12 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.asynchronous) refuse("with the weight versions of an asynchronous schedule");
   if (program.sharding.divides_gradients())
     refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
+  const StageDivision ranks = cpu::division_of(program, training.training);
+  if (ranks.context > 1) refuse("with sequences that ranks divide (cp)");
+  if (ranks.experts > 1 || ranks.folds_experts()) refuse("with experts that ranks divide (ep)");
+  if (ranks.tensor > 1 && training.training.mode != RunMode::Train)
+    throw InputError(
+        "a GPU does not evaluate and predict with layers that ranks divide yet; use --device cpu");
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
@@ -33,7 +40,7 @@ void require_trainable(const Program& program, const CudaTraining& training) {
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
                const CudaTraining& training, RankId rank, Transport& transport,
-               TransferSpans* times, StepGraph* graph)
+               TransferSpans* times, StepGraph* graph, cpu::GroupsOfRank groups)
     : cuda_(cuda),
       program_(program),
       training_(training),
@@ -43,12 +50,15 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       graph_(graph),
       queue_(cuda, site),
       timeline_(queue_, transport),
+      ranges_(cuda, program, rank),
       sums_(program, rank, &transport, training.training.optimizer.clip_grad_norm),
       stages_(program, rank),
       messages_{[this](Flow flow, int from, int of) { return fetch(flow, from, of); },
                 [this](Flow flow, int from, int of, Buffer made) {
                   put(flow, from, of, std::move(made));
                 }},
+      strands_(program, std::move(groups)),
+      member_sums_(queue_, between()),
       tensors_(program.stages, program.micro_batches) {
   const cpu::Training& of = training.training;
   if (of.optimizer.clip_grad_norm > 0 && transport.peers() == nullptr)
@@ -56,11 +66,14 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = of.stages[static_cast<std::size_t>(id.value)];
     auto shards = shards_of(program, id, rank, false);
-    auto stage = std::make_unique<Stage>(
-        queue_,
-        StageSpec{of.model, plan.first_layer, plan.end_layer, of.micro_batch_size, of.micro_batches,
-                  of.seed, of.optimizer, of.options.recompute},
-        between(), of.mode, shards ? shards->replicas[shards->own].of_all : PartOfAll{});
+    StageSpec spec{of.model,         plan.first_layer, plan.end_layer, of.micro_batch_size,
+                   of.micro_batches, of.seed,          of.optimizer,   of.options.recompute};
+    spec.place.tensor = coordinate_of(program.devices, kTensorAxis, rank);
+    spec.ranks = cpu::division_of(program, of);
+    spec.numerics = site.precision == Precision::Exact ? Numerics::Exact : Numerics::Fast;
+    auto stage =
+        std::make_unique<Stage>(queue_, spec, between(), of.mode,
+                                shards ? shards->replicas[shards->own].of_all : PartOfAll{});
     if (shards) stage->own_shard(*std::move(shards), program.sharding);
     if (of.start != nullptr) cpu::restore(*stage, *of.start);
     sums_.add(id, *stage);
@@ -84,6 +97,7 @@ void Device::begin_step(int step) {
   step_ = training_.training.first_step() + step;
   step_of_run_ = step;
   if (graph_ != nullptr) way_ = way_of_captured_run(step);
+  ranges_.begin_step(step_);
   queue_.enter();
   if (way_ == StepWay::Captured) queue_.forget_guards();
   for (Stage* stage : stages_.own()) stage->begin_step(step_);
@@ -94,11 +108,15 @@ void Device::begin_step(int step) {
 void Device::compute(InstructionId id) {
   if (way_ == StepWay::Replayed) return graph_->launch(step_of_run_);
   const auto lock = enter();
-  const Cell cell = program_.cell(id);
+  const Action* const part_of = program_.action_of_part(id);
+  const Cell cell = part_of != nullptr ? Cell{*part_of, std::nullopt} : program_.cell(id);
   await_input(cell.action);
   if (cell.partner) await_input(*cell.partner);
   Event start = timeline_.mark(queue_.computing());
-  tensors_.for_each_action(cell, [this](const Action& action) { perform(action); });
+  if (part_of != nullptr)
+    compute_part(*part_of);
+  else
+    tensors_.for_each_action(cell, [this](const Action& action) { perform(action); });
   timeline_.note_computation(id, std::move(start), timeline_.mark(queue_.computing()));
 }
 
@@ -114,7 +132,34 @@ void Device::perform(const Action& action) {
   if (action.kind == ActionKind::Opt) return update();
   if (action.kind == ActionKind::ReduceTied) return sums_.tie_alone();
   if (!is_compute(action.kind)) return;  // a REDUCE_GRAD or UNSHARD alone: nobody to share with
+  if (strands_.is_under_way(action)) return strands_.finish(action);
   stages_.compute(action, messages_);
+}
+
+void Device::compute_part(const Action& action) {
+  if (strands_.is_under_way(action)) return strands_.go_on(action);
+  strands_.begin(action, stages_.task_of(action, messages_),
+                 stages_.at(action.stage.value).groups());
+}
+
+// --- Sums of ranks that divide layers ---
+
+/// What the call sums is on the computing stream by now.
+void Device::give_sum(InstructionId call) {
+  strands_.issue(call);
+  const auto paused = strands_.paused_for(call);
+  if (!paused || !transport_sums_) return;
+  transport_.contribute(rank_, call, member_sums_.part_of(paused->wanted));
+}
+
+void Device::take_sum(InstructionId call) {
+  const auto paused = strands_.paused_for(call);
+  if (!paused) return;  // a call beside the pipeline, which brings nothing
+  if (transport_sums_)
+    member_sums_.take(transport_.gathered(rank_, call).front());
+  else
+    member_sums_.bring_together(paused->wanted, *paused->stage.tensor(), *strands_.groups().tensor);
+  strands_.has_come(call);
 }
 
 // --- Before the first step ---
@@ -153,8 +198,10 @@ void Device::rehearse(InstructionId id) {
                  static_cast<int>(in.micro_batch), {std::move(zeros), nullptr, false});
   } else if (is_compute(in.kind)) {
     tensors_.for_each_action(program_.cell(id), [this](const Action& action) {
-      if (is_compute(action.kind) && action.kind != ActionKind::Opt)
-        stages_.compute(action, messages_);
+      if (!is_compute(action.kind) || action.kind == ActionKind::Opt) return;
+      RankGroups& groups = stages_.at(action.stage.value).groups();
+      run_counting(stages_.task_of(action, messages_), groups.point(),
+                   [&](const Wanted& wanted) { member_sums_.rehearse(wanted, *groups.tensor()); });
     });
   }
 }
@@ -169,6 +216,7 @@ void Device::update() {
 
 void Device::leave_sums_to_transport() {
   if (queue_.site().precision == Precision::Exact) return;
+  transport_sums_ = true;
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 
@@ -212,6 +260,10 @@ PayloadPtr Device::give(InstructionId send) {
     return nullptr;
   }
   const auto lock = enter();
+  if (is_call(in.kind)) {
+    give_sum(send);
+    return nullptr;
+  }
   if (in.in_collective()) {
     in.kind == ActionKind::Unshard ? give_weights(send) : sums_.hand_in(send);
     return nullptr;
@@ -254,6 +306,7 @@ void Device::accept(InstructionId recv, PayloadPtr payload) {
     return;
   }
   const auto lock = enter();
+  if (is_call(in.kind)) return take_sum(recv);
   if (in.kind == ActionKind::Unshard && in.in_collective()) return take_weights(recv);
   if (in.in_collective()) return sums_.ended(recv);
   auto* message = dynamic_cast<DevicePayload*>(payload.get());
@@ -295,6 +348,12 @@ void Device::end_step() {
   enqueued_ns_ = transport_.now();
   queue_.enter();
   wait_for_step();
+  ranges_.end();
+  look_at_step();
+}
+
+/// All of it is done.
+void Device::look_at_step() {
   timeline_.end_step();
   if (times_ != nullptr) timeline_.write(program_, *times_);
   if (training_.on_computation && step_ > training_.training.first_step())

@@ -8,8 +8,9 @@
 // launch: computations and messages then do nothing here.
 //
 // The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
-// at collectives (the replicas' gradients go by way of the host, if the transport does not sum),
-// and where ranks of several processes clip gradients. Times of computations are the GPU's.
+// at collectives (the sums of replicas' gradients, and of ranks that divide layers, go by way of
+// the host, if the transport does not sum), and where ranks of several processes clip gradients.
+// Times of computations are the GPU's.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,10 @@
 
 #include "core/program/program.hpp"
 #include "exec/devices/cpu/device.hpp"
+#include "exec/devices/cpu/strands.hpp"
+#include "exec/devices/cuda/action_ranges.hpp"
 #include "exec/devices/cuda/clipping.hpp"
+#include "exec/devices/cuda/member_sums.hpp"
 #include "exec/devices/cuda/payload.hpp"
 #include "exec/devices/cuda/stage.hpp"
 #include "exec/devices/cuda/step_graph.hpp"
@@ -46,16 +50,16 @@ struct CudaTraining {
 };
 
 /// Throws InputError if the training asks for what no GPU does yet: weight versions, divided
-/// gradients and weights, or layers by name.
+/// gradients and weights, layers that ranks divide otherwise than along tp, or layers by name.
 void require_trainable(const Program& program, const CudaTraining& training);
 
 class Device final : public exec::Device {
  public:
   /// All must outlive it. The transport carries the parts of collectives, and the step's clock.
-  /// `times` and `graph` may be null.
+  /// `times` and `graph` may be null. `groups`: the ranks that divide this rank's stages.
   Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
          const CudaTraining& training, RankId rank, Transport& transport,
-         TransferSpans* times = nullptr, StepGraph* graph = nullptr);
+         TransferSpans* times = nullptr, StepGraph* graph = nullptr, cpu::GroupsOfRank groups = {});
   /// Waits for what is still under way, if the run ended early.
   ~Device() override { queue_.drain(); }
 
@@ -64,6 +68,13 @@ class Device final : public exec::Device {
   PayloadPtr give(InstructionId send) override;
   void accept(InstructionId recv, PayloadPtr payload) override;
   void end_step() override;
+  /// A profiler sees work that is enqueued; a step that is captured or replayed is one range.
+  void begin_instruction(InstructionId id) override {
+    if (way_ == StepWay::Enqueued) ranges_.begin(id);
+  }
+  void end_instruction() noexcept override {
+    if (way_ == StepWay::Enqueued) ranges_.end();
+  }
   std::optional<double> loss() const override;
   std::string not_finite() const override;
   void timestamps(Timeline& timeline) const override { timeline_.write(timeline); }
@@ -80,6 +91,8 @@ class Device final : public exec::Device {
   /// Null if another rank has it. Its state() is that at the end of the last step, if it is one of
   /// those of save_after(). Likewise.
   Stage* stage(StageId stage) const { return stages_.find(stage.value); }
+  /// The ranks that divide this rank's stages with it. While all ranks stand still.
+  const cpu::GroupsOfRank& groups() const { return strands_.groups(); }
   /// Which steps of the run leave their state on the host.
   void save_after(std::function<bool(int step)> is_saved) { is_saved_ = std::move(is_saved); }
   /// Forward only: where the last stage's outcomes go. It must outlive this.
@@ -115,6 +128,9 @@ class Device final : public exec::Device {
 
   void await_input(const Action& action);
   void perform(const Action& action);
+  void compute_part(const Action& action);
+  void give_sum(InstructionId call);
+  void take_sum(InstructionId call);
   void rehearse(InstructionId id);
   void update();
   void give_weights(InstructionId member);
@@ -127,6 +143,7 @@ class Device final : public exec::Device {
   void enqueue_end();
   void put_outcomes();
   void wait_for_step();
+  void look_at_step();
   /// What polls do in between: notices that the run was stopped.
   std::function<void()> between();
 
@@ -141,10 +158,14 @@ class Device final : public exec::Device {
   Evaluation* evaluation_ = nullptr;
   Queue queue_;
   DeviceTimeline timeline_;
+  ActionRanges ranges_;
   std::optional<Clipping> clipping_;  // else the host has the norm: it goes to other processes
   GradientSums sums_;
   RankStages<Stage, Buffer> stages_;
   const RankStages<Stage, Buffer>::Messages messages_;
+  cpu::Strands strands_;
+  MemberSums member_sums_;
+  bool transport_sums_ = false;
   WaitingTensors<Waiting> tensors_;
   int step_ = 0, step_of_run_ = 0;
   StepWay way_ = StepWay::Enqueued;

@@ -101,14 +101,15 @@ struct Start {
 
 template <class T>
 struct EmbeddingForward {
-  std::size_t width, sequence;
+  std::size_t width, first_row, sequence;
   const std::int32_t* ids;
   const T *tokens, *positions;  // positions may be null
   T* y;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
     const std::size_t row = i / width, column = i % width;
     const float token = tokens[static_cast<std::size_t>(ids[row]) * width + column];
-    y[i] = positions == nullptr ? token : token + positions[row % sequence * width + column];
+    y[i] = positions == nullptr ? token
+                                : token + positions[(first_row + row) % sequence * width + column];
   }
 };
 
@@ -119,9 +120,10 @@ struct CrossEntropyBackwardInput {
   const std::int32_t* labels;
   float scale;
   T* dlogits;
+  std::size_t first = 0;  // where ranks divide the columns, of this one's
 
   PIPEWRIGHT_HOST_DEVICE float of(float probability, std::size_t row, std::size_t column) const {
-    const bool is_label = column == static_cast<std::size_t>(labels[row]);
+    const bool is_label = first + column == static_cast<std::size_t>(labels[row]);
     return (is_label ? probability - 1.0F : probability) * scale;
   }
   static constexpr int kPack = kPackOf<T>;

@@ -13,6 +13,7 @@
 
 #include "exec/devices/cuda/column_parts.hpp"
 #include "exec/devices/cuda/columns.hpp"
+#include "exec/devices/cuda/divided_elements.hpp"
 #include "exec/devices/cuda/elements.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
 #include "exec/devices/cuda/llama_elements.hpp"
@@ -72,11 +73,12 @@ void fill_elements(pipewright_cuda_kernels& k) {
   k.start = [](void* s, std::size_t n, std::uint64_t key, float bound, float value, float* y) {
     return Launcher::elements(s, n, Start{key, bound, value, y});
   };
-  k.embedding_forward = [](void* s, int rows, int sequence, int width, const std::int32_t* ids,
-                           const void* tokens, const void* positions, void* y) {
+  k.embedding_forward = [](void* s, int rows, int first_row, int sequence, int width,
+                           const std::int32_t* ids, const void* tokens, const void* positions,
+                           void* y) {
     return Launcher::elements(s, count(rows, width),
-                              EmbeddingForward<T>{count(width), count(sequence), ids, in<T>(tokens),
-                                                  in<T>(positions), out<T>(y)});
+                              EmbeddingForward<T>{count(width), count(first_row), count(sequence),
+                                                  ids, in<T>(tokens), in<T>(positions), out<T>(y)});
   };
 }
 
@@ -281,6 +283,71 @@ void fill_embedding(pipewright_cuda_kernels& k) {
   };
 }
 
+/// Where ranks divide weights, token tables and logits.
+template <class Launcher, class T>
+void fill_divided(pipewright_cuda_kernels& k) {
+  k.start_part = [](void* s, std::size_t n, std::uint64_t key, float bound, float value,
+                    const pipewright_cuda_slice* slice, float* y) {
+    return Launcher::elements(s, n, StartPart{key, bound, value, *slice, y});
+  };
+  k.look_up = [](void* s, int rows, int width, int first, int own, int alone,
+                 const std::int32_t* ids, const void* tokens, void* y) {
+    return Launcher::elements(
+        s, count(rows, width),
+        LookUp<T>{count(width), first, own, alone != 0, ids, in<T>(tokens), out<T>(y)});
+  };
+  k.add_positions = [](void* s, int rows, int first_row, int sequence, int width,
+                       const void* positions, void* y) {
+    return Launcher::elements(s, count(rows, width),
+                              AddPositions<T>{count(width), count(first_row), count(sequence),
+                                              in<T>(positions), out<T>(y)});
+  };
+  k.look_up_backward_weight = [](void* s, int rows, int sequence, int width, int first, int own,
+                                 const std::int32_t* ids, const void* dy, std::int32_t* links,
+                                 float* dtokens, float* dpositions) {
+    const std::size_t all = count(rows);
+    int failed = Launcher::elements(s, all, EmbeddingLinks{all, ids, links});
+    if (failed == 0) {
+      failed = Launcher::elements(
+          s, count(rows, width),
+          LookedUpTokens<T>{all, count(width), first, own, ids, links, in<T>(dy), dtokens});
+    }
+    if (failed != 0 || dpositions == nullptr) return failed;
+    return Launcher::elements(
+        s, count(sequence, width),
+        EmbeddingPositions<T>{all, count(sequence), count(width), in<T>(dy), dpositions});
+  };
+  k.divided_cross_entropy_backward_input = [](void* s, int rows, int width, int first,
+                                              const void* probabilities, const std::int32_t* labels,
+                                              float scale, void* dlogits) {
+    return Launcher::elements(
+        s, count(rows, width),
+        CrossEntropyBackwardInput<T>{count(width), in<T>(probabilities), labels, scale,
+                                     out<T>(dlogits), count(first)});
+  };
+}
+
+template <class Rows, class T>
+void fill_divided_rows(pipewright_cuda_kernels& k) {
+  k.tell_logits = [](void* s, int rows, int width, int first, int member, int members,
+                     const void* logits, const std::int32_t* labels, float* facts) {
+    return Rows::run(s, count(rows),
+                     TellLogits<T>{width, first, member, members, in<T>(logits), labels, facts});
+  };
+  k.add_exponentials = [](void* s, int rows, int width, int, int members, const void* logits,
+                          const float* facts, void* exponentials, float* sums) {
+    return Rows::run(
+        s, count(rows),
+        AddExponentials<T>{width, members, in<T>(logits), facts, out<T>(exponentials), sums});
+  };
+  k.finish_cross_entropy = [](void* s, int rows, int width, int members, const float* facts,
+                              const float* sums, void* probabilities, float* row_facts) {
+    return Rows::run(
+        s, count(rows),
+        FinishCrossEntropy<T>{width, members, facts, sums, out<T>(probabilities), row_facts});
+  };
+}
+
 /// In levels, each with a sixty-fourth of the threads of the one before.
 template <class Launcher>
 int add_squares(void* s, std::size_t n, const float* x, SquareWords* partial, SquareWords* total,
@@ -332,6 +399,7 @@ pipewright_cuda_kernels common_kernels() {
   fill_llama<Launcher, T>(kernels);
   fill_losses_and_updates<Launcher, T>(kernels);
   fill_embedding<Launcher, T>(kernels);
+  fill_divided<Launcher, T>(kernels);
   fill_sums<Launcher>(kernels);
   return kernels;
 }
@@ -340,6 +408,15 @@ template <class Launcher>
 pipewright_cuda_kernels kernel_table() {
   pipewright_cuda_kernels kernels = common_kernels<Launcher, float>();
   fill_rows<ExactRows<Launcher>, float>(kernels);
+  fill_divided_rows<ExactRows<Launcher>, float>(kernels);
+  kernels.add_exponentials = [](void* s, int rows, int width, int first, int members,
+                                const void* logits, const float* facts, void* exponentials,
+                                float* sums) {
+    return Launcher::elements(
+        s, count(rows) * kLanes,
+        AddExponentialsInParts{count(width), count(first), members, in<float>(logits), facts,
+                               out<float>(exponentials), sums});
+  };
   fill_attention<ExactRows<Launcher>, float>(kernels);
   fill_columns<Launcher, float, false>(kernels);
   fill_rms_columns<Launcher, float, false>(kernels);
@@ -351,6 +428,7 @@ template <class Launcher, class T>
 pipewright_cuda_kernels fast_kernel_table() {
   pipewright_cuda_kernels kernels = common_kernels<Launcher, T>();
   fill_rows<WideRows<Launcher>, T>(kernels);
+  fill_divided_rows<WideRows<Launcher>, T>(kernels);
   fill_attention<AttentionRows<Launcher>, T>(kernels);
   fill_columns<Launcher, T, true>(kernels);
   fill_rms_columns<Launcher, T, true>(kernels);

@@ -3,6 +3,8 @@
 // moved them.
 #pragma once
 
+#include <algorithm>
+
 #include "exec/devices/cuda/timeline.hpp"
 #include "exec/transports/local/transport.hpp"
 
@@ -48,7 +50,13 @@ class LocalTransport final : public Transport {
   std::uint64_t ended_count() const override { return inner_.ended_count(); }
 
   /// What the host knows, and of a step that is over what the GPUs know better.
-  void report(Timeline& timeline, Progress& progress) const override;
+  void report(Timeline& timeline, Progress& progress) const override {
+    inner_.report(timeline, progress);
+    // A step that is not over has no times of GPUs, and those of the step before mean nothing.
+    const bool is_over = std::all_of(progress.ended.begin(), progress.ended.end(),
+                                     [](std::uint8_t ended) { return ended != 0; });
+    if (is_over) times_.write(timeline);
+  }
 
  private:
   local::LocalTransport inner_;

@@ -77,6 +77,12 @@ std::string why_no_cudnn(const pipewright_cuda& cuda) {
          "nvidia-cudnn-cu13), or attention in 16 bits keeps squares of scores";
 }
 
+std::string why_no_nvtx(const pipewright_cuda& cuda) {
+  if (cuda.is_profiled != nullptr) return "";
+  return "the CUDA module was built without its header (scripts/cuda-toolchain brings it; pip: "
+         "nvidia-nvtx); Nsight shows kernels, and not which action launched them";
+}
+
 void require(const pipewright_cuda& cuda, int status) {
   if (status != 0) throw RunError(cuda.why());
 }

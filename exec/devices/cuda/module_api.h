@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 7
+#define PIPEWRIGHT_CUDA_ABI 9
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -68,6 +68,17 @@ typedef struct pipewright_cuda_attention {
   int samples, sequence, heads, key_heads, head_width;
 } pipewright_cuda_attention;
 
+/* The numbers of a matrix of so many columns that lie in rows from first_row on and in these ranges
+ * of columns, `width` in a row. */
+#define PIPEWRIGHT_CUDA_SLICE_RANGES 4
+typedef struct pipewright_cuda_range {
+  int64_t begin, count;
+} pipewright_cuda_range;
+typedef struct pipewright_cuda_slice {
+  int64_t columns, first_row, width;
+  pipewright_cuda_range ranges[PIPEWRIGHT_CUDA_SLICE_RANGES];
+} pipewright_cuda_slice;
+
 /* One AdamW step's factors, as exec/devices/cpu/kernels/optimizer.cpp names them. */
 typedef struct pipewright_cuda_adamw {
   float keep_mean, take_mean, keep_square, take_square, rate, square_correction, epsilon,
@@ -103,8 +114,9 @@ typedef struct pipewright_cuda_kernels {
   int (*round)(void* stream, size_t n, const float* x, void* y);
   /* How weights start (exec/layers/parameters.hpp): the key's numbers in ±bound, or value. */
   int (*start)(void* stream, size_t n, uint64_t key, float bound, float value, float* y);
-  int (*embedding_forward)(void* stream, int rows, int sequence, int width, const int32_t* ids,
-                           const void* tokens, const void* positions, void* y);
+  /* first_row: of all rows of a micro-batch, where a rank has some of them. */
+  int (*embedding_forward)(void* stream, int rows, int first_row, int sequence, int width,
+                           const int32_t* ids, const void* tokens, const void* positions, void* y);
   int (*cross_entropy_backward_input)(void* stream, int rows, int width, const void* probabilities,
                                       const int32_t* labels, float scale, void* dlogits);
   int (*mse_backward_input)(void* stream, size_t n, const void* y, const float* target, float scale,
@@ -158,6 +170,32 @@ typedef struct pipewright_cuda_kernels {
   int (*embedding_backward_weight)(void* stream, int rows, int sequence, int width,
                                    const int32_t* ids, const void* dy, int32_t* links,
                                    float* dtokens, float* dpositions);
+  /* Where ranks divide weights, token tables by rows, and logits by columns: of a rank's own part.
+   * As start(), for numbers of a part of the array. */
+  int (*start_part)(void* stream, size_t n, uint64_t key, float bound, float value,
+                    const pipewright_cuda_slice* slice, float* y);
+  /* Of the tokens [first, first + count) of the table; `alone`: rows of others become 0. */
+  int (*look_up)(void* stream, int rows, int width, int first, int count, int alone,
+                 const int32_t* ids, const void* tokens, void* y);
+  int (*add_positions)(void* stream, int rows, int first_row, int sequence, int width,
+                       const void* positions, void* y);
+  /* As embedding_backward_weight(), of those tokens and all positions. */
+  int (*look_up_backward_weight)(void* stream, int rows, int sequence, int width, int first,
+                                 int count, const int32_t* ids, const void* dy, int32_t* links,
+                                 float* dtokens, float* dpositions);
+  /* facts[rows][members + 1]: the member's largest logit into its column, and the label's, where it
+   * has it, into the last one. The other columns stay. */
+  int (*tell_logits)(void* stream, int rows, int width, int first, int member, int members,
+                     const void* logits, const int32_t* labels, float* facts);
+  /* exponentials may be logits; added to sums[rows][16], whose parts together are a row's sum. */
+  int (*add_exponentials)(void* stream, int rows, int width, int first, int members,
+                          const void* logits, const float* facts, void* exponentials, float* sums);
+  /* Exponentials to probabilities, in place; row_facts as of cross_entropy_forward(). */
+  int (*finish_cross_entropy)(void* stream, int rows, int width, int members, const float* facts,
+                              const float* sums, void* probabilities, float* row_facts);
+  int (*divided_cross_entropy_backward_input)(void* stream, int rows, int width, int first,
+                                              const void* probabilities, const int32_t* labels,
+                                              float scale, void* dlogits);
   /* Sums of exec/base/fixed_point.hpp: adds the gradient to them and clears it; and back. */
   int (*fixed_add)(void* stream, size_t n, float* gradient, int64_t* high, int64_t* low, int* bad);
   int (*fixed_round)(void* stream, size_t n, const int64_t* high, const int64_t* low,
@@ -262,6 +300,16 @@ typedef struct pipewright_cuda {
   int (*attend)(void* attention, const void* qkv, void* context, float* log_sums, void* workspace);
   int (*attend_backward)(void* attention, const void* qkv, const void* context,
                          const float* log_sums, const void* dcontext, void* dqkv, void* workspace);
+
+  /* --- Ranges of the calling thread for profilers (NVTX), in the domain "pipewright"; all NULL in a
+   * module that was built without its header --- */
+  /* 0: no profiler has attached, and the others need not be called. */
+  int (*is_profiled)(void);
+  /* Good until the process ends. */
+  void* (*range_name)(const char* text);
+  void (*begin_range)(void* name);
+  /* Of the one that began last. */
+  void (*end_range)(void);
 
   /* With the CPU's bits; the same for numerics that need not have them, whose sums are taken in
    * another order, by more threads; and these for numbers of bfloat16. */

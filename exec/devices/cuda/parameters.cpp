@@ -19,6 +19,15 @@ std::size_t in_whole_packs(std::size_t floats) {
   return (floats + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
 }
 
+pipewright_cuda_slice slice_of(const Slice& part) {
+  PIPEWRIGHT_ASSERT(part.ranges.size() <= PIPEWRIGHT_CUDA_SLICE_RANGES,
+                    "a part of a matrix in more ranges of columns than a GPU knows");
+  pipewright_cuda_slice slice{part.columns, part.rows.begin, part.width(), {}};
+  for (std::size_t i = 0; i < part.ranges.size(); ++i)
+    slice.ranges[i] = {part.ranges[i].begin, part.ranges[i].count};
+  return slice;
+}
+
 }  // namespace
 
 Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
@@ -109,9 +118,11 @@ ElementRange Parameters::part_at(std::size_t index) const {
 void Parameters::start(const Placed& p, std::uint64_t seed, float* to) {
   const Parameter& of = *p.host;
   if (!of.value.empty()) return queue_.copy(to, of.value.data(), p.size * sizeof(float));
-  PIPEWRIGHT_ASSERT(of.slice.is_whole(), "parts of weights on a GPU");
-  queue_.run(queue_.kernels().start, p.size, key_of(seed, of.name), of.start.bound, of.start.value,
-             to);
+  const std::uint64_t key = key_of(seed, of.name);
+  if (of.slice.is_whole())
+    return queue_.run(queue_.kernels().start, p.size, key, of.start.bound, of.start.value, to);
+  const pipewright_cuda_slice slice = slice_of(of.slice);
+  queue_.run(queue_.kernels().start_part, p.size, key, of.start.bound, of.start.value, &slice, to);
 }
 
 Buffer Parameters::zeros(std::size_t bytes) {
@@ -364,7 +375,8 @@ std::vector<StateView> Parameters::state() {
                      .total = static_cast<std::int64_t>(p.size),
                      .is_shared_out = one.is_shared_out,
                      .values = one.on_host,
-                     .is_copy = p.host->is_copy});
+                     .is_copy = p.host->is_copy,
+                     .slice = p.host->slice});
   }
   return views;
 }

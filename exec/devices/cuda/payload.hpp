@@ -26,6 +26,14 @@ class DevicePayload final : public Payload {
   RankId owner;
 };
 
+/// Numbers of a layer that the ranks of a group bring together, each in place: all of them are
+/// summed, or each rank is left with the sum of its part, or each brings its part, an equal one.
+struct ArrayOfGroup {
+  void* at = nullptr;
+  std::size_t size = 0;
+  bool is_narrow = false;  // bfloat16, else float32
+};
+
 /// What a member brings to a sum, or has made of an array that is gathered, and where it finds the
 /// whole: the same memory, its own. Only for a transport that sums on GPUs
 /// (Device::leave_sums_to_transport()).
@@ -33,11 +41,13 @@ class DevicePart final : public Part {
  public:
   DevicePart(Buffer what, Event when, Buffer also = {})
       : buffer(std::move(what)), beside(std::move(also)), ready(std::move(when)) {}
+  DevicePart(const ArrayOfGroup& what, Event when) : of_group(what), ready(std::move(when)) {}
   HostPayload pack() const override {
     PIPEWRIGHT_ASSERT(false, "a part that lies on a GPU is not packed");
     return HostPayload({});
   }
 
+  ArrayOfGroup of_group;  // or these:
   Buffer buffer, beside;  // of which the second is gathered too, if there is one
   Event ready;            // after the work that made the part; of what comes back, after the sum
 };

@@ -293,8 +293,8 @@ void QueueOps::attention_backward_input(const AttentionShape& shape, const float
 
 void QueueOps::embedding_forward(const EmbeddingShape& s, const std::int32_t* ids,
                                  const float* tokens, const float* positions, float* y) {
-  queue_.run(queue_.kernels().embedding_forward, s.rows, s.sequence, s.width, ids, tokens,
-             positions, y);
+  queue_.run(queue_.kernels().embedding_forward, s.rows, s.first_row, s.sequence, s.width, ids,
+             tokens, positions, y);
 }
 
 void QueueOps::embedding_backward_weight(const EmbeddingShape& s, const std::int32_t* ids,

@@ -18,6 +18,11 @@ class QueueOps final : public TensorOps, public LlamaOps {
   }
   Buffer take_floats(std::size_t words) override { return queue_.memory().take_floats(words); }
   Buffer take_ids(std::size_t words) override { return take_floats(words); }
+  using TensorOps::at;
+  const float* at(const float* numbers, std::size_t words) const override {
+    return reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(numbers) +
+                                          words * queue_.number_bytes());
+  }
   void copy(std::size_t words, const float* from, float* to) override;
   void add_to(std::size_t n, const float* x, float* y) override;
   void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y) override;
@@ -64,6 +69,19 @@ class QueueOps final : public TensorOps, public LlamaOps {
                          const float* positions, float* y) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
                                  const float* dy, float* dtokens, float* dpositions) override;
+  void linear_forward_on(const LinearShape& shape, const float* x, const float* w,
+                         float* y) override;
+  void linear_backward_input_on(const LinearShape& shape, const Range& columns, const float* dy,
+                                const float* w, float* dx) override;
+  void add_to_gradient(std::size_t n, const float* x, float* gradient) override;
+  void clear(std::size_t n, float* x) override;
+  void clear_floats(std::size_t n, float* x) override;
+  void look_up(const EmbeddingShape& shape, const TokenRange& own, bool alone,
+               const std::int32_t* ids, const float* tokens, float* y) override;
+  void add_positions(const EmbeddingShape& shape, const float* positions, float* y) override;
+  void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
+                               const std::int32_t* ids, const float* dy, float* dtokens,
+                               float* dpositions) override;
 
  private:
   /// Adds x · dy to dw.

@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "exec/base/packing.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
+#include "exec/devices/cpu/groups_of_ranks.hpp"
 #include "exec/devices/cpu/training_fit.hpp"
 #include "exec/devices/cuda/local_transport.hpp"
 #include "exec/devices/cuda/run_verifier.hpp"
@@ -125,11 +126,13 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   std::optional<StepGraph> graph;
   if (training.as_graph) graph.emplace(cuda, sites.front().gpu, program.ranks());
   Observers observers(program, training, options.steps, peers);
+  auto groups = cpu::groups_of_ranks(program, cpu::division_of(program, training.training),
+                                     messenger.transport, messenger.group_of);
   const DeviceFactory make = [&](RankId rank, Clock&) {
     const auto r = static_cast<std::size_t>(rank.value);
     auto device =
         std::make_unique<Device>(cuda, sites[r], program, training, rank, messenger.transport,
-                                 &messenger.times, graph ? &*graph : nullptr);
+                                 &messenger.times, graph ? &*graph : nullptr, std::move(groups[r]));
     devices[r] = device.get();
     observers.tell(*device);
     if (messenger.attach) {

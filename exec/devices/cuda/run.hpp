@@ -37,6 +37,8 @@ struct Messenger {
   std::function<void(RankId rank, Device& device)> attach;
   /// Where the ranks are several processes: the GPU of this one's rank. Else they share all GPUs.
   std::optional<int> gpu = {};
+  /// Needed where ranks that are processes divide layers.
+  cpu::GroupOfProcesses group_of = {};
 };
 
 /// `training.verified_steps` steps are compared with a serial run on the CPU. Throws InputError if

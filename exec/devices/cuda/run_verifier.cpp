@@ -5,8 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "core/order/devices.hpp"
 #include "exec/base/packing.hpp"
 #include "exec/devices/cpu/checkpointing.hpp"
+#include "exec/devices/cpu/stage_views.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -76,12 +78,20 @@ void RunVerifier::keep(const VerifyReport& found) {
   worst_ = worst_ ? worse_of(*worst_, found) : found;
 }
 
+/// Where ranks divide stages all processes see all of their parts.
+void RunVerifier::compare_replicas(const Program& program, const std::vector<Device*>& devices,
+                                   Peers* peers) {
+  cpu::StageViews views(program, cpu::stages_of_ranks(devices), peers);
+  for (std::size_t n = 0; n < views.replicas(); ++n) keep(report_of(views.replica(n), true));
+}
+
 void RunVerifier::compare(const Program& program, int step, const std::vector<Device*>& devices,
                           Peers* peers) {
   const bool updates = std::any_of(program.code.begin(), program.code.end(),
                                    [](const auto& in) { return in.kind == ActionKind::Opt; });
   const int at = training_.first_step() + step;
   updates ? serial_.step(*training_.data, at) : serial_.gradients(*training_.data, at);
+  if (devices_of_rank(program.devices) > 1) return compare_replicas(program, devices, peers);
   for (const bool from_the_front : {true, false}) {
     const VerifyReport own = report_of(views(program, devices, from_the_front), peers == nullptr);
     if (peers == nullptr) {

@@ -25,6 +25,7 @@ class RunVerifier {
  private:
   VerifyReport report_of(const std::vector<ParameterView>& run, bool is_all) const;
   void keep(const VerifyReport& found);
+  void compare_replicas(const Program& program, const std::vector<Device*>& devices, Peers* peers);
 
   const cpu::Training& training_;
   const Numerics numerics_;

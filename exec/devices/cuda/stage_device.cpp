@@ -120,6 +120,35 @@ void StageDevice::softmax_cross_entropy_backward_input(int micro_batch, const Lo
              labels.ids(), scale, dlogits);
 }
 
+void StageDevice::tell_logits(int micro_batch, const LogitsPart& part, const float* logits,
+                              float* facts) {
+  take_answers(micro_batch);
+  queue_.run(queue_.kernels().tell_logits, part.own.rows, part.own.width, part.first, part.member,
+             part.members, logits, answers(micro_batch).ids(), facts);
+}
+
+void StageDevice::add_exponentials(const LogitsPart& part, const float* logits, const float* facts,
+                                   float* exponentials, float* sums) {
+  queue_.run(queue_.kernels().add_exponentials, part.own.rows, part.own.width, part.first,
+             part.members, logits, facts, exponentials, sums);
+}
+
+void StageDevice::finish_cross_entropy(int micro_batch, const LogitsPart& part, const float* facts,
+                                       const float* sums, float* probabilities) {
+  const Buffer of_rows = taken_facts();
+  queue_.run(queue_.kernels().finish_cross_entropy, part.own.rows, part.own.width, part.members,
+             facts, sums, probabilities, of_rows.floats());
+  enqueue_facts(micro_batch, of_rows);
+}
+
+void StageDevice::divided_cross_entropy_backward_input(int micro_batch, const LogitsPart& part,
+                                                       const float* probabilities, float scale,
+                                                       float* dlogits) {
+  const Buffer labels = std::exchange(answers(micro_batch), Buffer());
+  queue_.run(queue_.kernels().divided_cross_entropy_backward_input, part.own.rows, part.own.width,
+             part.first, probabilities, labels.ids(), scale, dlogits);
+}
+
 void StageDevice::mse_forward(int micro_batch, const LossShape& shape, const float* y) {
   take_answers(micro_batch);
   const Buffer facts = taken_facts();

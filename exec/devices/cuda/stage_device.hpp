@@ -39,6 +39,15 @@ class StageDevice final : public exec::StageDevice {
   void softmax_cross_entropy_backward_input(int micro_batch, const LossShape& shape,
                                             const float* probabilities, float scale,
                                             float* dlogits) override;
+  void tell_logits(int micro_batch, const LogitsPart& part, const float* logits,
+                   float* facts) override;
+  void add_exponentials(const LogitsPart& part, const float* logits, const float* facts,
+                        float* exponentials, float* sums) override;
+  void finish_cross_entropy(int micro_batch, const LogitsPart& part, const float* facts,
+                            const float* sums, float* probabilities) override;
+  void divided_cross_entropy_backward_input(int micro_batch, const LogitsPart& part,
+                                            const float* probabilities, float scale,
+                                            float* dlogits) override;
   void mse_forward(int micro_batch, const LossShape& shape, const float* y) override;
   void mse_backward_input(int micro_batch, const LossShape& shape, const float* y, float scale,
                           float* dy) override;

@@ -25,6 +25,7 @@ std::string why_not_captured(const Program& program) {
   for (const Instruction& in : program.code) {
     if (in.kind == ActionKind::ReduceTied)
       return "the gradients of a tied head are summed on the host";
+    if (is_call(in.kind)) return "ranks that divide layers wait for one another inside a step";
     if (in.in_collective() && in.kind != ActionKind::ReduceNorm)
       return "the gradients of replicas are summed on the host";
   }

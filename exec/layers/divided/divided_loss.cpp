@@ -22,14 +22,17 @@ OwnLogits unknown_logits() {
 Task<LogitSums> bring_logits_together(TensorOps& ops, TensorGroup& group, int rows, OwnLogits own) {
   const int members = group.size();
   const std::vector<ChainTurn> turns = turns_of({{0, 1}}, members);
-  LogitSums all{floats(ops, rows, members + 1), floats(ops, rows, kLossLanes)};
+  const auto count = static_cast<std::size_t>(rows);
+  LogitSums all{ops.take_floats(count * static_cast<std::size_t>(members + 1)),
+                ops.take_floats(count * kLossLanes)};
   SumOfMembers facts{.what = "loss.logits",
                      .values = all.facts.floats(),
                      .rows = rows,
                      .width = members + 1,
                      .multiply = [&](float* values) { own.tell(true, values); },
                      .turns = turns,
-                     .go_on = [&](const Range&, float* values) { own.tell(false, values); }};
+                     .go_on = [&](const Range&, float* values) { own.tell(false, values); },
+                     .in_floats = true};
   co_await group.together(facts);
   SumOfMembers sums{
       .what = "loss.exponentials",
@@ -39,7 +42,8 @@ Task<LogitSums> bring_logits_together(TensorOps& ops, TensorGroup& group, int ro
       .multiply = [&](float* values) { own.add_exponentials(true, all.facts.floats(), values); },
       .turns = turns,
       .go_on = [&](const Range&,
-                   float* values) { own.add_exponentials(false, all.facts.floats(), values); }};
+                   float* values) { own.add_exponentials(false, all.facts.floats(), values); },
+      .in_floats = true};
   co_await group.together(sums);
   co_return all;
 }

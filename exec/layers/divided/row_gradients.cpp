@@ -54,18 +54,19 @@ Task<Buffer> RowGradients::bring_together(std::span<Saved> saved) {
   if (words_ == 0) co_return Buffer();
   for (std::size_t i = layers_.size(); gathers_first_ && i-- > 0;)
     co_await layers_[i]->gather_kept_rows(saved[i]);
-  Buffer held = ops_.take(words_);
+  Buffer held = ops_.take_floats(words_);
   SumOfMembers sum{.what = what_,
                    .values = held.floats(),
                    .rows = 1,
                    .width = static_cast<int>(words_),
                    .multiply =
                        [&](float* sums) {
-                         ops_.clear(words_, sums);
+                         ops_.clear_floats(words_, sums);
                          add_rows(own_rows_, sums, saved);
                        },
                    .turns = turns_,
-                   .go_on = [&](const Range& own, float* sums) { add_rows(own, sums, saved); }};
+                   .go_on = [&](const Range& own, float* sums) { add_rows(own, sums, saved); },
+                   .in_floats = true};
   co_await group_->together(sum);
   if (!adds_at_once_) co_return held;
   for (std::size_t i = 0; i < layers_.size(); ++i) add(i, held);
@@ -78,8 +79,8 @@ void RowGradients::add(std::size_t layer, const Buffer& sums) const {
     const std::size_t size = size_of(*parameter);
     for (int i = 0; i < parameter->summands; ++i) {
       if (i > 0 && parameter->next_summand) parameter->next_summand();
-      ops_.add_to(size, sums.floats() + begin + static_cast<std::size_t>(i) * size,
-                  parameter->gradients());
+      ops_.add_to_gradient(size, sums.floats() + begin + static_cast<std::size_t>(i) * size,
+                           parameter->gradients());
     }
   }
 }

@@ -1,9 +1,10 @@
 // The calls of NCCL that each rank makes for a step, in the order in which its host makes them,
 // with the events that order the streams. Plain data: `run --transport nccl --dry-run` prints it,
 // exec/transports/nccl/read_back.hpp turns it into a Program again for check to judge, and the
-// transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs
-// (no GPU trains layers that are divided yet), over the array of all gradients, or weights, with
-// its gaps for alignment, and it makes calls that follow one another on different communicators
+// transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs,
+// over the array of all gradients, or weights, with its gaps for alignment, and the ALL_REDUCEs,
+// REDUCE_SCATTERs and ALL_GATHERs of groups outside of exact numerics (no GPU trains layers yet
+// that ask for others), and it makes calls that follow one another on different communicators
 // between an ncclGroupStart and End, which changes nothing but what they cost. Nothing here needs a
 // GPU.
 //

@@ -335,8 +335,10 @@ bool RankLink::is_sum(InstructionId member) const {
   return parts_[member - begin_] != nullptr;
 }
 
-/// All members have these in one order (docs/semantics.md §3.2), so NCCL is called in that.
+/// All members have these in one order (docs/semantics.md §3.2), so NCCL is called in that. A group
+/// has a communicator of its own.
 void RankLink::issue_sum(InstructionId member) {
+  if (is_call(code(member).kind)) return make_sum(member);
   issued_sums_[member - begin_] = 1;
   while (next_sum_ < sums_.size() && issued_sums_[sums_[next_sum_] - begin_] != 0)
     make_sum(sums_[next_sum_++]);
@@ -360,6 +362,30 @@ int RankLink::call_collective(InstructionId member, const Buffer& array, void* s
                           communicator, stream);
 }
 
+/// What ranks that divide layers bring together, in place. Rows are of whatever numbers.
+int RankLink::call_group(InstructionId member, const cuda::ArrayOfGroup& array,
+                         void* stream) const {
+  const std::uint32_t c = plan_.of_collective[code(member).route];
+  const Communicator& group = plan_.communicators[c];
+  void* const communicator = communicators_[c];
+  const int kind = array.is_narrow ? PIPEWRIGHT_NCCL_BF16 : PIPEWRIGHT_NCCL_FLOAT32;
+  const std::size_t bytes = array.is_narrow ? sizeof(cuda::Bfloat16) : sizeof(float);
+  const std::size_t part = array.size / group.members.size();
+  auto* const own = static_cast<std::byte*>(array.at) +
+                    part * bytes * static_cast<std::size_t>(group.index_of(rank_));
+  switch (code(member).kind) {
+    case ActionKind::AllReduce:
+      return nccl_.all_reduce(array.at, array.at, array.size, kind, communicator, stream);
+    case ActionKind::ReduceScatter:
+      return nccl_.reduce_scatter(array.at, own, part, kind, communicator, stream);
+    case ActionKind::AllGather:
+      return nccl_.all_gather(own, array.at, part * bytes, PIPEWRIGHT_NCCL_BYTES, communicator,
+                              stream);
+    default:
+      throw Bug(program_.text(member) + " is called, which no GPU needs");
+  }
+}
+
 void RankLink::make_sum(InstructionId member) {
   cuda::Queue& queue = *device_.queue;
   queue.enter();
@@ -368,6 +394,10 @@ void RankLink::make_sum(InstructionId member) {
   void* const stream = stream_of(member);
   if (stream != queue.computing()) queue.wait(stream, part.ready);
   cuda::Event start = device_.timeline->mark(stream);
+  if (part.of_group.at != nullptr) {
+    call([&] { return call_group(member, part.of_group, stream); }, program_.text(member).c_str());
+    settle(c);
+  }
   for (const Buffer* array : {&part.buffer, &part.beside}) {
     if (!*array) continue;
     call([&] { return call_collective(member, *array, stream); }, program_.text(member).c_str());

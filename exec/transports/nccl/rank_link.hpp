@@ -57,11 +57,13 @@ class RankLink {
   void close_batch();
   PayloadPtr take(InstructionId recv);
 
-  /// What this rank brings to a REDUCE_GRAD that NCCL sums, or to an UNSHARD that it gathers.
+  /// What this rank brings to a REDUCE_GRAD that NCCL sums, to an UNSHARD that it gathers, or to
+  /// the sum of a group.
   void contribute(InstructionId member, std::shared_ptr<const cuda::DevicePart> part);
   /// Whether it has brought that in this step. Any thread.
   bool is_sum(InstructionId member) const;
-  /// Its call, in place, is made when those that the list has before it are.
+  /// Its call, in place, is made when those of replicas that the list has before it are; that of a
+  /// group at once.
   void issue_sum(InstructionId member);
   PartPtr sum(InstructionId member);
   /// Throws RunError if a communicator has failed behind our back.
@@ -107,6 +109,7 @@ class RankLink {
   cuda::Event note_call(InstructionId id, cuda::Event start);
   void make_sum(InstructionId member);
   int call_collective(InstructionId member, const Buffer& array, void* stream) const;
+  int call_group(InstructionId member, const cuda::ArrayOfGroup& array, void* stream) const;
 
   const pipewright_nccl& nccl_;
   const Program& program_;

@@ -19,11 +19,11 @@ void require_possible(const cuda::CudaTraining& training) {
 cuda::CudaResult run_over(NcclTransport& transport, const pipewright_cuda& cuda,
                           const Program& program, const CostTable& costs,
                           const cuda::CudaTraining& training, const RunOptions& options,
-                          std::optional<int> gpu) {
+                          std::optional<int> gpu, const cpu::GroupOfProcesses& group_of = {}) {
   return run_on_cuda(
       cuda, program, costs, training, options,
       {transport, transport.times(),
-       [&](RankId rank, cuda::Device& device) { transport.attach(rank, device); }, gpu});
+       [&](RankId rank, cuda::Device& device) { transport.attach(rank, device); }, gpu, group_of});
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl&
 cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
                              const Program& program, const CostTable& costs,
                              const cuda::CudaTraining& training, const RunOptions& options,
-                             mpi::Link& link, int gpu) {
+                             mpi::Link& link, int gpu, const cpu::GroupOfProcesses& group_of) {
   require_possible(training);
   if (cuda.gpus() <= gpu)
     throw MachineError("NCCL takes a GPU for each rank: this process is number " +
@@ -53,7 +53,7 @@ cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl&
   mpi::MpiTransport inner(program, local::real_messages(program, costs), link,
                           options.verify_payloads);
   NcclTransport transport(nccl, program, costs, inner);
-  return run_over(transport, cuda, program, costs, training, options, gpu);
+  return run_over(transport, cuda, program, costs, training, options, gpu, group_of);
 }
 
 }  // namespace pipewright::exec::nccl

@@ -16,10 +16,11 @@ cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl&
 
 /// The same, a rank a process of the job: this one's lives on that GPU of its machine. All of them
 /// call it alike; each gets the whole result of a run that finishes. A comparison with a serial run
-/// is made by each process of its own stages, and the worst of all counts.
+/// is made by each process of its own stages, and the worst of all counts. `group_of` makes the
+/// groups of those that divide layers, for what they sum by way of the hosts.
 cuda::CudaResult run_on_nccl(const pipewright_cuda& cuda, const pipewright_nccl& nccl,
                              const Program& program, const CostTable& costs,
                              const cuda::CudaTraining& training, const RunOptions& options,
-                             mpi::Link& link, int gpu);
+                             mpi::Link& link, int gpu, const cpu::GroupOfProcesses& group_of = {});
 
 }  // namespace pipewright::exec::nccl

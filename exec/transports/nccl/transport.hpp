@@ -47,6 +47,7 @@ class NcclTransport final : public Transport {
   std::vector<PartPtr> gathered(RankId rank, InstructionId member) override;
   void wait(RankId rank, InstructionId id) override;
   PayloadPtr take(RankId rank, InstructionId recv) override;
+  bool receives_when_issued() const override { return true; }
   void stop() noexcept override;
   bool stands_still_within(std::int64_t timeout_ns) override {
     return inner_.stands_still_within(timeout_ns);

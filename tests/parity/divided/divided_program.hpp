@@ -88,27 +88,31 @@ struct Layout {
 /// The pipeline's order, or its forwards, with the parts that the model's layers have in these
 /// numerics, for all devices.
 inline Program divided(const Order& pipeline, const Model& model, const Layout& layout,
-                       const char* policy = "torch",
-                       exec::Numerics numerics = exec::Numerics::Exact,
+                       const CommPolicy& policy, exec::Numerics numerics = exec::Numerics::Exact,
                        exec::RunMode mode = exec::RunMode::Train) {
   const bool trains = mode == exec::RunMode::Train;
   Order order = planner::replicate(trains ? pipeline : forward_order(pipeline), layout.replicas);
-  const std::vector<StagePlan> stages =
-      equal_stages(model, lower(order, comm_policy_preset(policy)));
+  const std::vector<StagePlan> stages = equal_stages(model, lower(order, policy));
   order.parts = exec::divided_parts(model, stages, kMicroBatchSize, layout.recompute,
                                     layout.division(), numerics, mode);
   if (layout.tensor > 1) order.mesh.push_back({std::string(kTensorAxis), layout.tensor});
   if (layout.context > 1) order.mesh.push_back({std::string(kContextAxis), layout.context});
   if (layout.experts > 1) order.mesh.push_back({std::string(kExpertAxis), layout.experts});
-  if (!trains) return lower(written_out(order), comm_policy_preset(policy));
+  if (!trains) return lower(written_out(order), policy);
   std::vector<StageId> tied;
   for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);
-  return lower(written_out(order), comm_policy_preset(policy),
+  return lower(written_out(order), policy,
                {.clips = true,
                 .optimizer = true,
                 .sharded = layout.sharded,
                 .sharding = {.zero = layout.sharded ? layout.zero : 0, .groups = layout.groups},
                 .tied = tied});
+}
+inline Program divided(const Order& pipeline, const Model& model, const Layout& layout,
+                       const char* policy = "torch",
+                       exec::Numerics numerics = exec::Numerics::Exact,
+                       exec::RunMode mode = exec::RunMode::Train) {
+  return divided(pipeline, model, layout, comm_policy_preset(policy), numerics, mode);
 }
 
 /// Trains with clipping. Not to be moved, as Setting.

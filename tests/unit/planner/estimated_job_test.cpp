@@ -100,8 +100,12 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
                 ElementsAre("experts that 2 tensor parallel ranks divide"));
   }
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cpu"), Executable{});
+  EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
+  divided.sequence_parallel = true;
+  EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
+  divided.context = 2;
   EXPECT_EQ(to_text(executable_on_devices(gpt, divided).at("cuda")),
-            "not in the executor: tensor parallelism on GPUs");
+            "not in the executor: context parallelism on GPUs");
 }
 
 TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {

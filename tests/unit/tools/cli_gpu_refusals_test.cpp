@@ -64,19 +64,30 @@ void expect_trained_on_cpus_alone(const std::string& job, const std::string& wor
   }
   const CommandResult shown = pipewright("run plan.json --transport nccl --dry-run", folder);
   EXPECT_EQ(shown.status, 0) << shown.err;
-  EXPECT_THAT(shown.err, HasSubstr("GPUs do not train divided layers yet"));
+  EXPECT_THAT(shown.err, HasSubstr("GPUs do not train layers that are divided so yet"));
   EXPECT_THAT(shown.out, HasSubstr("group " + group + " 0 1, at most"));
   EXPECT_THAT(shown.out, HasSubstr("the calls, read back: ok"));
 }
 
-/// With sequence parallelism and without.
-TEST(GpuRefusals, APlanWithTensorParallelismIsRefusedInItsOwnWords) {
-  for (const char* divides_rows : {"false", "true"})
-    expect_trained_on_cpus_alone(job_on_a100s("megatron-1.7b",
-                                              R"({"mp_degree": 2, "sharding_stage": 0,
-                                                  "use_sequence_parallel": )" +
-                                                  std::string(divides_rows) + "}"),
-                                 "tensor parallelism on GPUs", "tp");
+/// Device by device: two ranks of a stage are two of NCCL's. With sequence parallelism and without.
+TEST(GpuRefusals, APlanWithTensorParallelismIsShownWithoutAGpu) {
+  for (const char* divides_rows : {"false", "true"}) {
+    const Folder folder;
+    folder.write("job.json", job_on_a100s("megatron-1.7b",
+                                          R"({"mp_degree": 2, "pp_degree": 4, "sharding_stage": 0,
+                                              "use_sequence_parallel": )" +
+                                              std::string(divides_rows) + "}"));
+    ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
+    const CommandResult calls = pipewright("run plan.json --transport nccl --dry-run", folder);
+    EXPECT_EQ(calls.status, 0) << calls.err;
+    EXPECT_EQ(calls.err, "");
+    EXPECT_THAT(calls.out, HasSubstr("group tp 0 1, at most"));
+    EXPECT_THAT(calls.out, HasSubstr("the calls, read back: ok"));
+    const CommandResult order = pipewright("run plan.json --device cuda --dry-run", folder);
+    EXPECT_EQ(order.status, 0) << order.err;
+    EXPECT_THAT(order.out, HasSubstr(divides_rows == std::string("true") ? "ALL_GATHER(tp:"
+                                                                         : "ALL_REDUCE(tp:"));
+  }
 }
 
 TEST(GpuRefusals, APlanWithContextParallelismIsRefusedInItsOwnWords) {

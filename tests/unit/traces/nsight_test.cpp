@@ -110,6 +110,83 @@ TEST(Nsight, TwoProcessesAreRanksWhoseKernelsGiveTheTimes) {
   std::filesystem::remove(path);
 }
 
+/// Of a thread of process 4711.
+std::string own_range(int thread, int start, int end, const std::string& text) {
+  return "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) VALUES (" +
+         std::to_string(start) + ", " + std::to_string(end) + ", 59, '" + text + "', " +
+         std::to_string((std::int64_t{1} << 56) + (std::int64_t{4711} << 24) + thread) + ");";
+}
+
+/// A call of a thread, and what it starts, in a table like that of kernels or of copies.
+std::string own_work(const std::string& table, int thread, int call, int launched, int start,
+                     int end) {
+  const std::string process = process_of(4711);
+  return "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (" + std::to_string(launched) + ", " +
+         std::to_string(launched + 5) + ", 0, " +
+         std::to_string((std::int64_t{1} << 56) + (std::int64_t{4711} << 24) + thread) + ", " +
+         std::to_string(call) + ", 2, 0);" + "INSERT INTO " + table +
+         " (start, end, correlationId, globalPid" +
+         (table == "COPIES" ? std::string()
+                            : ", deviceId, contextId, streamId, demangledName, shortName") +
+         ") VALUES (" + std::to_string(start) + ", " + std::to_string(end) + ", " +
+         std::to_string(call) + ", " + process + (table == "COPIES" ? "" : ", 0, 1, 7, 2, 2") +
+         ");";
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+TEST(Nsight, OurOwnRanksAreThreadsOfOneProcess) {
+  const std::string path = file_of_this_test();
+  const std::string kernels = "CUPTI_ACTIVITY_KIND_KERNEL";
+  std::string statements = std::string(kTables) +
+                           "CREATE TABLE COPIES (start INTEGER NOT NULL, end INTEGER NOT NULL, "
+                           "correlationId INTEGER, globalPid INTEGER, bytes INTEGER);";
+  // Two steps of two ranks, both of which launch at the same times.
+  int call = 0;
+  for (const int step : {7, 8}) {
+    const int t = 10'000 * (step - 6);
+    const std::string name = " step " + std::to_string(step);
+    statements += own_range(21, t, t + 9000, "rank 0" + name);
+    statements += own_range(22, t + 1, t + 9000, "rank 1" + name);
+    statements += own_range(21, t + 100, t + 200, "0F0");
+    statements += own_work(kernels, 21, ++call, t + 110, t + 1000, t + 2000);
+    statements += own_range(21, t + 210, t + 220, "0SEND_F0");
+    statements += own_range(22, t + 100, t + 150, "1RECV_F0");
+    statements += own_work("COPIES", 22, ++call, t + 110, t + 2000, t + 2500);
+    statements += own_range(22, t + 160, t + 200, "1F0");
+    statements += own_work(kernels, 22, ++call, t + 170, t + 2500, t + 4000);
+    // What a library's own thread launches belongs to no rank here.
+    statements += own_work(kernels, 23, ++call, t + 170, t + 100, t + 8000);
+  }
+  write_database(path, replaced(statements, "COPIES", "CUPTI_ACTIVITY_KIND_MEMCPY"));
+  const auto steps = read_trace_steps(path);
+  ASSERT_EQ(steps.size(), 2U);
+  for (std::size_t s = 0; s < 2; ++s) {
+    EXPECT_EQ(steps[s].step, 7 + static_cast<int>(s));
+    EXPECT_TRUE(steps[s].steps_are_marked);
+    ASSERT_EQ(steps[s].ranks.size(), 2U);
+    EXPECT_EQ(steps[s].ranks[0].rank, 0);
+    EXPECT_EQ(steps[s].ranks[1].rank, 1);
+    const auto times = [&](std::size_t rank, const std::string& cell) {
+      for (const TraceSpan& span : steps[s].ranks[rank].spans) {
+        if (to_string(span.cell) == cell) return std::pair(span.start_ns, span.end_ns);
+      }
+      return std::pair<std::int64_t, std::int64_t>(-1, -1);
+    };
+    using Times = std::pair<std::int64_t, std::int64_t>;
+    EXPECT_EQ(times(0, "0F0"), Times(0, 1000));
+    // Nothing that it launched tells when it ran: behind what it sends.
+    EXPECT_EQ(times(0, "0SEND_F0"), Times(1000, 1000));
+    EXPECT_EQ(times(1, "1RECV_F0"), Times(1000, 1500));
+    EXPECT_EQ(times(1, "1F0"), Times(1500, 3000));
+  }
+  std::filesystem::remove(path);
+}
+
 TEST(Nsight, WithoutKernelsTheRangesGiveTheTimes) {
   const std::string path = file_of_this_test();
   write_database(path, std::string(kTables) + range(1, 1000, 1100, "NULL", "1") +

@@ -16,6 +16,7 @@
 #include "exec/devices/cuda/module/cublas_products.hpp"
 #include "exec/devices/cuda/module/cudnn_attention.hpp"
 #include "exec/devices/cuda/module/kernels.hpp"
+#include "exec/devices/cuda/module/nvtx_ranges.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -346,6 +347,9 @@ pipewright_cuda whole_table() {
   offer_products(table);
 #if defined(PIPEWRIGHT_CUDNN)
   offer_attention(table);
+#endif
+#if defined(PIPEWRIGHT_NVTX)
+  offer_ranges(table);
 #endif
   return table;
 }

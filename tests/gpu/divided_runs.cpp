@@ -1,0 +1,50 @@
+// Trainings of layers that ranks divide, with copies between ranks, on every table there is: a GPU,
+// or the host's.
+#include <gtest/gtest.h>
+
+#include "exec/devices/cuda/run.hpp"
+#include "planner/schedules/registry.hpp"
+#include "tests/parity/divided/divided_program.hpp"
+#include "tests/parity/outcome.hpp"
+#include "tests/support/cuda_under_test.hpp"
+
+namespace pipewright::tests {
+namespace divided_runs {
+
+class CudaDividedRuns : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    cudas_ = cudas_under_test(why);
+    if (cudas_.empty()) GTEST_SKIP() << why;
+  }
+  std::vector<NamedCuda> cudas_;
+};
+
+TEST_F(CudaDividedRuns, HaveTheSerialRunsBits) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  for (const char* style : {"gpt", "llama"}) {
+    const Model model = with_eight_tokens({{"style", style}});
+    for (const bool rows : {false, true}) {
+      const Layout layout{.tensor = 2, .rows = rows};
+      const Program program = divided(order, model, layout);
+      DividedSetting setting(program, model, exec::Numerics::Exact, layout);
+      exec::cuda::CudaTraining how{setting.training, exec::cuda::Precision::Exact, {}, {}};
+      how.training.verified_steps = kSteps;
+      const Outcome expected = serial(setting.training);
+      for (const NamedCuda& cuda : cudas_) {
+        SCOPED_TRACE(cuda.name);
+        const auto run = exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000), how,
+                                                 {.steps = kSteps});
+        ASSERT_TRUE(run.finished());
+        ASSERT_TRUE(run.verify.has_value());
+        EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
+        EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
+        EXPECT_EQ(run.steps.back().loss, expected.losses.back());
+      }
+    }
+  }
+}
+
+}  // namespace divided_runs
+}  // namespace pipewright::tests
