@@ -27,9 +27,18 @@ ALL = (
     "torch_record",
     "torch_schedule",
     "torch_split",
+    "torch_trained",
     "torch_transformers",
 )
-SAMPLED = ("torch_check", "torch_explain", "torch_measure", "torch_record", "torch_split", "torch_transformers")
+SAMPLED = (
+    "torch_check",
+    "torch_explain",
+    "torch_measure",
+    "torch_record",
+    "torch_split",
+    "torch_trained",
+    "torch_transformers",
+)
 
 
 def sampled(every):

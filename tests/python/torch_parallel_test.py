@@ -34,6 +34,7 @@ CASES = (
     ("fsdp", "interleaved-zb"),
     ("fsdp", "zbv"),
     ("fsdp", "1f1b --comms"),
+    ("freed", "1f1b"),
     ("ddp", "1f1b"),
     ("ddp", "interleaved"),
     ("tp", "1f1b"),
@@ -63,7 +64,18 @@ def divided(mesh):
     return parallelize
 
 
-KINDS = {"fsdp": sharded, "ddp": replicated, "tp": divided}
+def freed(mesh):
+    """As fully_shard() does unless it is told otherwise: whole weights of layers are freed after the forward."""
+
+    def parallelize(module, stage):
+        for layer in module:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(module, mesh=mesh)
+
+    return parallelize
+
+
+KINDS = {"fsdp": sharded, "freed": freed, "ddp": replicated, "tp": divided}
 
 
 def order_of(name):
@@ -135,18 +147,18 @@ def split_and_trained(rank, path):
     return difference([[whole(p.grad) for p in layers[x].parameters()] for x in mine], [wanted[x] for x in mine])
 
 
-def ddp_with_a_divided_backward(rank):
+def divided_backward(rank, kind):
     """What schedule() says of it, and how far gradients are off where PyTorch's own class runs it."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "beside"))
     order = order_of("zbv")
-    layers, stages, cut = stages_of_this_rank("ddp", order, mesh)
+    layers, stages, cut = stages_of_this_rank(kind, order, mesh)
     said = ""
     try:
         pipewright.torch.schedule(order, stages, loss_fn)
     except pipewright.InputError as error:
         said = str(error)
     own = schedules.ScheduleZBVZeroBubble(stages, MICRO_BATCHES, loss_fn=loss_fn)
-    return said, trained("ddp", own, order, layers, cut, mesh)
+    return said, trained(kind, own, order, layers, cut, mesh)
 
 
 class BesideThePipeline(unittest.TestCase):
@@ -162,11 +174,14 @@ class BesideThePipeline(unittest.TestCase):
             for off in run_job(4, split_and_trained, path):
                 self.assertLess(off, 1e-5)
 
-    def test_ddp_with_a_divided_backward_is_refused_for_it_trains_wrong(self):
-        for said, off in run_job(4, ddp_with_a_divided_backward):
-            self.assertIn("DistributedDataParallel does not sum", said)
-            self.assertNotIn("\n", said)
-            self.assertGreater(off, 0.1)
+    def test_divided_backwards_that_train_wrong_are_refused(self):
+        for kind, words in (("ddp", "DistributedDataParallel does not sum"), ("freed", "reshard_after_forward=False")):
+            found = run_job(4, divided_backward, kind)
+            print(f"{kind}: gradients off by {max(off for _, off in found):.2g} times the largest")
+            for said, _ in found:
+                self.assertIn(words, said)
+                self.assertNotIn("\n", said)
+            self.assertGreater(max(off for _, off in found), 0.1)
 
 
 if __name__ == "__main__":

@@ -37,15 +37,36 @@ def require_fit(order: Order, stages: Sequence[Any]) -> None:
         )
 
 
+def reshards(submod: Any) -> bool:
+    """Whether layers inside a stage, sharded by FSDP2, give their whole weights away after a forward; the stage's own
+    module does not."""
+    fsdp = require_torch().distributed.fsdp
+    for module in submod.modules():
+        if module is submod or not isinstance(module, fsdp.FSDPModule):
+            continue
+        state = module._get_fsdp_state()
+        groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+        if any(getattr(group, "post_forward_mesh_info", None) is not None for group in groups):
+            return True
+    return False
+
+
 def require_reduced(order: Order, stages: Sequence[Any]) -> None:
-    """InputError where PyTorch's runtime would leave gradients of replicas apart, without a word: what
-    DistributedDataParallel sums hangs on whole backwards."""
+    """InputError where PyTorch's runtime would leave gradients apart, or out, without a word: what
+    DistributedDataParallel sums hangs on whole backwards, and W looks for gradients of the weights that F used."""
     torch = require_torch()
-    divides = any(re.search(r"\d[IW]\d", cell) for row in order.rows for cell in row)
-    if divides and any(isinstance(stage.submod, torch.nn.parallel.DistributedDataParallel) for stage in stages):
+    if not any(re.search(r"\d[IW]\d", cell) for row in order.rows for cell in row):
+        return
+    if any(isinstance(stage.submod, torch.nn.parallel.DistributedDataParallel) for stage in stages):
         raise InputError(
             f"{order.title} computes gradients of weights apart (W), and DistributedDataParallel does not sum those of "
             "its replicas then; take FSDP2's fully_shard, or an order with whole backwards"
+        )
+    if any(reshards(stage.submod) for stage in stages):
+        raise InputError(
+            f"{order.title} computes gradients of weights apart (W), and PyTorch finds none of layers whose whole weights "
+            "FSDP2 frees after the forward; give fully_shard(layer, reshard_after_forward=False), or take an order with "
+            "whole backwards"
         )
 
 
