@@ -187,8 +187,8 @@ def kendall(rows):
 
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("--rounds", type=int, default=5)
-    words.add_argument("--repeats", type=int, default=5, help="in each round")
+    words.add_argument("--rounds", type=int, default=7)
+    words.add_argument("--repeats", type=int, default=7, help="in each round")
     words.add_argument("--command", default="build/release/pipewright")
     words.add_argument("--unbound", action="store_true")
     words.add_argument("--json")
