@@ -8,10 +8,7 @@ import unittest
 
 import pipewright
 import pipewright.torch
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch_jobs import (
+from torch_jobs import (  # skips where torch is missing
     SAMPLES,
     Block,
     PipelineStage,
@@ -27,6 +24,9 @@ from torch_jobs import (
     torch,
     unpipelined,
 )
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 MICRO_BATCHES = 4
 CASES = (

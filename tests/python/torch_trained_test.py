@@ -5,10 +5,10 @@ import unittest
 
 import pipewright
 import pipewright.torch
+from torch_jobs import WORDS, difference, loss_fn, run_job, step_on, torch, traced_step  # skips where torch is missing
+from torch_models import LENGTH, Gpt, Residual, gpt_batch, residual_batch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch_jobs import WORDS, difference, loss_fn, run_job, step_on, torch, traced_step
-from torch_models import LENGTH, Gpt, Residual, gpt_batch, residual_batch
 
 MICRO_BATCHES, SAMPLES, UPDATES, RATE = 8, 2, 10, 0.02
 MOST_DIFFERENCE = 1e-5  # relative to the largest element, in float32
