@@ -123,6 +123,27 @@ else()
   message(STATUS "No header of NVTX 3 here: the CUDA module is built without ranges for Nsight (NVTX_INCLUDE_DIR says where)")
 endif()
 
+# What GPUs do, kernel by kernel: needs CUPTI's header; the library is opened at run time.
+find_path(CUPTI_INCLUDE_DIR cupti.h HINTS "${PIPEWRIGHT_CUDA_TOOLCHAIN}/include" ${CUDAToolkit_INCLUDE_DIRS}
+                                          /usr/local/cuda/extras/CUPTI/include)
+mark_as_advanced(CUPTI_INCLUDE_DIR)
+if(CUPTI_INCLUDE_DIR)
+  add_library(pipewright_cupti OBJECT "${PROJECT_SOURCE_DIR}/exec/devices/cuda/module/cupti_activities.cpp")
+  target_include_directories(pipewright_cupti PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_include_directories(pipewright_cupti SYSTEM PRIVATE "${CUPTI_INCLUDE_DIR}")
+  target_compile_features(pipewright_cupti PRIVATE cxx_std_20)
+  target_link_libraries(pipewright_cupti PRIVATE pipewright_options CUDA::cudart)
+  set_target_properties(
+    pipewright_cupti
+    PROPERTIES POSITION_INDEPENDENT_CODE ON
+               CXX_VISIBILITY_PRESET hidden
+               VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(pipewright_cuda PRIVATE pipewright_cupti ${CMAKE_DL_LIBS})
+  target_compile_definitions(pipewright_cuda PRIVATE PIPEWRIGHT_CUPTI)
+else()
+  message(STATUS "No header of CUPTI here: the CUDA module is built without a record of kernels (CUPTI_INCLUDE_DIR says where)")
+endif()
+
 # The NCCL half: needs its header; the library is opened at run time (exec/transports/nccl/module.cpp).
 find_package(NCCL 2.27 MODULE)
 if(NCCL_FOUND)

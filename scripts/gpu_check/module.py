@@ -38,6 +38,7 @@ def loads(module):
     return (check(found == wanted, f'it loads; its table is {found}, of {wanted}') &
             check(b'libcudnn.so.9' in content, 'it has attention by cuDNN') &
             check(b'NVTX_INJECTION64_PATH' in content, 'it has ranges by NVTX') &
+            check(b'libcupti.so.' in content, 'it has a record of kernels by CUPTI') &
             check(hasattr(library, 'pipewright_nccl_entry'), 'it has a table of NCCL'))
 
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/gpu/stand_in_folder.hpp"
 
@@ -137,6 +138,66 @@ TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
       run("divided.plan --device cuda --mode evaluate --load-checkpoint divided-by-cuda");
   EXPECT_EQ(evaluated.status, 2) << evaluated.err;
   EXPECT_NE(evaluated.err.find("layers that ranks divide"), std::string::npos) << evaluated.err;
+}
+
+/// They are no actions of their own when the trace is analysed, and a graph has them too.
+TEST_F(GpuCommands, ATraceShowsTheKernelsOfItsActions) {
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  for (const char* graph : {"--cuda-graph", "--no-cuda-graph"}) {
+    const json result = result_of(
+        "plan.json -q --device cuda --steps 4 --trace trace.json "
+        "--trace-kernels " +
+        std::string(graph));
+    EXPECT_GT(result.at("gpu_work").at("kernels"), 4 * 2 * 2);
+    EXPECT_EQ(result.at("gpu_work").at("strays"), 0);
+    EXPECT_EQ(result.at("gpu_work").at("dropped"), 0);
+    json trace = json::parse(bytes_of(folder_.path() / "trace.json"));
+    EXPECT_NE(trace.at("metadata").at("gpu_work").get<std::string>().find("kernels"),
+              std::string::npos);
+    json without = trace;
+    without["traceEvents"] = json::array();
+    std::set<std::string> actions, launching;
+    for (const json& event : trace.at("traceEvents")) {
+      const std::string category = event.value("cat", "");
+      if (category == "compute") actions.insert(event.at("args").at("action"));
+      if (category == "kernel") launching.insert(event.at("args").value("launched_by", ""));
+      const bool is_work = category == "kernel" || category.starts_with("gpu_mem");
+      if (!is_work) without["traceEvents"].push_back(event);
+    }
+    for (const std::string& action : actions) EXPECT_TRUE(launching.contains(action)) << action;
+    folder_.write("without.json", without.dump());
+    for (const char* file : {"trace.json", "without.json"})
+      ASSERT_EQ(shell("./pipewright analyze " + std::string(file) + " --json > " + file + ".said",
+                      folder_)
+                    .status,
+                0);
+    const auto said = [&](const std::string& file) {
+      json fields = json::parse(bytes_of(folder_.path() / (file + ".said")));
+      fields.erase("trace");
+      return fields;
+    };
+    EXPECT_EQ(said("trace.json"), said("without.json"));
+  }
+  const CommandResult told =
+      run("plan.json --device cuda --steps 1 --trace trace.json --trace-kernels");
+  ASSERT_EQ(told.status, 0) << told.err;
+  EXPECT_NE(told.out.find("copies and"), std::string::npos) << told.out;
+}
+
+TEST_F(GpuCommands, KernelsNeedATrace) {
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  for (const char* words : {"plan.json --device cuda --trace-kernels",
+                            "plan.json --device cpu --trace trace.json --trace-kernels"}) {
+    const CommandResult refused = run(words);
+    EXPECT_EQ(refused.status, 2) << refused.out;
+    EXPECT_NE(refused.err.find("--trace-kernels"), std::string::npos) << refused.err;
+  }
+}
+
+TEST_F(GpuCommands, DoctorSaysThatKernelsCanBeRecorded) {
+  const CommandResult doctor = shell("./pipewright doctor", folder_);
+  ASSERT_EQ(doctor.status, 0) << doctor.err;
+  EXPECT_NE(doctor.out.find("--trace-kernels"), std::string::npos) << doctor.out;
 }
 
 /// Copies for other replicas lie on the host.

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <typeinfo>
 #include <vector>
 
 #include "exec/devices/cuda/column_major.hpp"
@@ -151,36 +152,50 @@ void multiply(const pipewright_cuda_gemm& g, int z) {
   }
 }
 
+/// Type names are those of symbols but for what stands in front.
+host::Label kernel(const std::type_info& of) { return {.name = of.name()}; }
+
 struct Launcher {
   template <class F>
   static int elements(void* stream, std::size_t n, F f) {
-    return host::put(stream, [n, f] {
-      std::size_t i = 0;
-      if constexpr (constexpr std::size_t kPack = exec::cuda::pack_of<F>(); kPack > 1) {
-        for (; i + kPack <= n; i += kPack) f.pack(i);
-      }
-      for (; i < n; ++i) f(i);
-    });
+    return host::put(
+        stream,
+        [n, f] {
+          std::size_t i = 0;
+          if constexpr (constexpr std::size_t kPack = exec::cuda::pack_of<F>(); kPack > 1) {
+            for (; i + kPack <= n; i += kPack) f.pack(i);
+          }
+          for (; i < n; ++i) f(i);
+        },
+        kernel(typeid(F)));
   }
   template <class F>
   static int rows(void* stream, std::size_t n, F f) {
-    return host::put(stream, [n, f] {
-      for (std::size_t row = 0; row < n; ++row) f(HostLanes<kLanes, kLanes, false>{}, row);
-    });
+    return host::put(
+        stream,
+        [n, f] {
+          for (std::size_t row = 0; row < n; ++row) f(HostLanes<kLanes, kLanes, false>{}, row);
+        },
+        kernel(typeid(F)));
   }
   template <class F>
   static int wide_rows(void* stream, std::size_t n, F f) {
-    return host::put(stream, [n, f] {
-      for (std::size_t row = 0; row < n; ++row) f(HostLanes<kWideLanes, kWarp, true>{}, row);
-    });
+    return host::put(
+        stream,
+        [n, f] {
+          for (std::size_t row = 0; row < n; ++row) f(HostLanes<kWideLanes, kWarp, true>{}, row);
+        },
+        kernel(typeid(F)));
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
-    return host::put(stream, [g] {
-      for (int z = 0; z < g.outer * g.inner; ++z) multiply(g, z);
-    });
+    return host::put(stream,
+                     [g] {
+                       for (int z = 0; z < g.outer * g.inner; ++z) multiply(g, z);
+                     },
+                     {.name = "canonical_gemm"});
   }
   static int delay(void* stream, std::int64_t) {
-    return host::put(stream, [] {});
+    return host::put(stream, [] {}, {.name = "delay"});
   }
 };
 
@@ -291,10 +306,12 @@ void release(void* at) {
 }
 
 int copy(void* stream, void* to, const void* from, std::size_t bytes) {
-  return host::put(stream, [=] { std::memmove(to, from, bytes); });
+  return host::put(stream, [=] { std::memmove(to, from, bytes); },
+                   {.kind = PIPEWRIGHT_CUDA_COPY, .bytes = static_cast<std::int64_t>(bytes)});
 }
 int clear(void* stream, void* at, std::size_t bytes) {
-  return host::put(stream, [=] { std::memset(at, 0, bytes); });
+  return host::put(stream, [=] { std::memset(at, 0, bytes); },
+                   {.kind = PIPEWRIGHT_CUDA_CLEAR, .bytes = static_cast<std::int64_t>(bytes)});
 }
 
 void* blas(void* stream, int sms, void*, std::size_t) {
@@ -303,11 +320,14 @@ void* blas(void* stream, int sms, void*, std::size_t) {
   return stream;
 }
 int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
-  return host::put(blas_handle, [g = *g, precision] {
-    for (int outer = 0; outer < g.outer; ++outer)
-      multiply_as_blas(exec::cuda::blas_call(g, outer, precision), g.bias);
-    if (g.column_sums != nullptr) sum_columns(g, precision == PIPEWRIGHT_CUDA_BF16);
-  });
+  return host::put(blas_handle,
+                   [g = *g, precision] {
+                     for (int outer = 0; outer < g.outer; ++outer)
+                       multiply_as_blas(exec::cuda::blas_call(g, outer, precision), g.bias);
+                     if (g.column_sums != nullptr)
+                       sum_columns(g, precision == PIPEWRIGHT_CUDA_BF16);
+                   },
+                   {.name = "blas_gemm"});
 }
 
 struct QueuedAttention {
@@ -321,19 +341,25 @@ void* attention(void* stream, int, const pipewright_cuda_attention* shape) {
 }
 int attend(void* which, const void* qkv, void* context, float* log_sums, void* workspace) {
   const auto* queued = static_cast<const QueuedAttention*>(which);
-  return host::put(queued->stream, [=, of = queued->of] {
-    std::memset(workspace, 0xFF, kAttentionWorkspace);
-    of.forward(static_cast<const Bfloat16*>(qkv), static_cast<Bfloat16*>(context), log_sums);
-  });
+  return host::put(queued->stream,
+                   [=, of = queued->of] {
+                     std::memset(workspace, 0xFF, kAttentionWorkspace);
+                     of.forward(static_cast<const Bfloat16*>(qkv), static_cast<Bfloat16*>(context),
+                                log_sums);
+                   },
+                   {.name = "attention"});
 }
 int attend_backward(void* which, const void* qkv, const void* context, const float* log_sums,
                     const void* dcontext, void* dqkv, void* workspace) {
   const auto* queued = static_cast<const QueuedAttention*>(which);
-  return host::put(queued->stream, [=, of = queued->of] {
-    std::memset(workspace, 0xFF, kAttentionWorkspace);
-    of.backward(static_cast<const Bfloat16*>(qkv), static_cast<const Bfloat16*>(context), log_sums,
-                static_cast<const Bfloat16*>(dcontext), static_cast<Bfloat16*>(dqkv));
-  });
+  return host::put(
+      queued->stream,
+      [=, of = queued->of] {
+        std::memset(workspace, 0xFF, kAttentionWorkspace);
+        of.backward(static_cast<const Bfloat16*>(qkv), static_cast<const Bfloat16*>(context),
+                    log_sums, static_cast<const Bfloat16*>(dcontext), static_cast<Bfloat16*>(dqkv));
+      },
+      {.name = "attention_backward"});
 }
 
 template <HostOrder order>
@@ -386,6 +412,7 @@ pipewright_cuda table() {
   t.range_name = [](const char*) -> void* { return nullptr; };
   t.begin_range = [](void*) {};
   t.end_range = [] {};
+  host::offer_activities(t);
   t.kernels = exec::cuda::kernel_table<Launcher>();
   t.fast = exec::cuda::fast_kernel_table<Launcher, float>();
   t.bf16 = exec::cuda::fast_kernel_table<Launcher, Bfloat16>();

@@ -39,6 +39,7 @@ struct Entry {
 };
 
 struct Stream {
+  std::uint32_t number = 0;
   HostOrder order = HostOrder::Eager;
   std::deque<Entry> entries;
   std::uint64_t put = 0, done = 0;
@@ -60,6 +61,7 @@ struct World {
   std::recursive_mutex mutex;
   std::vector<StreamPtr> streams;
   std::uint64_t turn = 0;
+  std::uint32_t made = 0;
   HostCounts counts;
 };
 
@@ -180,6 +182,12 @@ int wait_in_capture(const StreamPtr& stream, const Event& event) {
   return 0;
 }
 
+int keep(Stream& stream, std::function<void()> work) {
+  stream.capture->nodes.push_back({std::move(work), std::move(stream.behind)});
+  stream.behind = {stream.capture->nodes.size() - 1};
+  return 0;
+}
+
 }  // namespace
 
 int failed(const std::string& what) {
@@ -193,6 +201,7 @@ void* make_stream(HostOrder order) {
   const std::scoped_lock lock(world().mutex);
   auto made = std::make_shared<Stream>();
   made->order = order;
+  made->number = ++world().made;
   world().streams.push_back(made);
   return new StreamPtr(std::move(made));
 }
@@ -204,17 +213,16 @@ void release_stream(void* stream) {
   std::erase(world().streams, *own);
 }
 
-int put(void* on, std::function<void()> work) {
+int put(void* on, std::function<void()> work, const Label& label) {
   const std::scoped_lock lock(world().mutex);
   Stream& stream = *stream_of(on);
+  work = watched(std::move(work), label, stream.number, stream.capture != nullptr);
   if (stream.capture == nullptr) {
     ++world().counts.puts;
     append(stream, {std::move(work), nullptr, 0});
     return 0;
   }
-  stream.capture->nodes.push_back({std::move(work), std::move(stream.behind)});
-  stream.behind = {stream.capture->nodes.size() - 1};
-  return 0;
+  return keep(stream, std::move(work));
 }
 
 // --- Events ---
@@ -245,7 +253,7 @@ int mark(void* which, void* on) {
   event.stream = nullptr;
   event.capture = nullptr;
   event.marked_in = capture;
-  return put(on, taking_the_time(event));
+  return keep(*stream_of(on), taking_the_time(event));
 }
 
 int stream_waits(void* on, void* which) {

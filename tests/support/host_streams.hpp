@@ -11,12 +11,13 @@
 #include <string>
 
 #include "tests/support/host_cuda.hpp"
+#include "tests/support/profiling/host_activities.hpp"
 
 namespace pipewright::tests::host {
 
 void* make_stream(HostOrder order);
 void release_stream(void* stream);
-int put(void* stream, std::function<void()> work);
+int put(void* stream, std::function<void()> work, const Label& label = {});
 
 void* make_event();
 void release_event(void* event);

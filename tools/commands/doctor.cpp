@@ -96,6 +96,10 @@ void print_gpus(Session& session, const GpuFacts& facts) {
   print_line(session, "gpu", "NVTX", facts.why_no_nvtx.empty() ? "works" : "no",
              facts.why_no_nvtx.empty() ? "Nsight shows actions" : facts.why_no_nvtx,
              facts.why_no_nvtx.empty() ? Ink::Plain : Ink::Dim);
+  print_line(
+      session, "gpu", "CUPTI", facts.why_no_cupti.empty() ? "works" : "no",
+      facts.why_no_cupti.empty() ? "traces show kernels (run --trace-kernels)" : facts.why_no_cupti,
+      facts.why_no_cupti.empty() ? Ink::Plain : Ink::Dim);
   for (std::size_t i = 0; i < facts.gpus.size(); ++i)
     print_line(session, "gpu", std::to_string(i), "",
                std::string(facts.gpus[i].name) + ": " + gpu_text(facts.gpus[i]));

@@ -18,6 +18,7 @@
 #include "tools/input/memory_limit.hpp"
 #include "tools/input/subject.hpp"
 #include "tools/output/comparison_text.hpp"
+#include "tools/output/gpu_work_text.hpp"
 #include "tools/output/memory_text.hpp"
 #include "tools/output/phases_text.hpp"
 #include "tools/output/run_report.hpp"
@@ -80,6 +81,8 @@ void print_training(const Subject& subject, const DeviceResult& result, double m
   if (training->verify)
     session.print(verify_text(*training->verify, training->first_step + 1, most_apart));
   if (gpu != nullptr) session.print(enqueued_text(subject.program, *gpu));
+  if (const GpuWorkLog* work = work_of(result))
+    session.print(wrapped(gpu_work_text(subject.program, gpu->timeline, *work), width, 0));
   session.print(wrapped(memory_text(*training, subject.costs), width, 0));
   if (cpu != nullptr) session.print(wrapped(weight_versions_text(subject.program, *cpu), width, 0));
 }
@@ -183,6 +186,8 @@ void put_training(const Subject& subject, const TrainingRequest& request,
   if (training.evaluation) fields["evaluation"] = evaluation_fields(*training.evaluation);
   if (const auto* gpu = std::get_if<exec::cuda::CudaResult>(&result))
     put_enqueued(subject.program, *gpu, fields);
+  if (const GpuWorkLog* work = work_of(result))
+    fields["gpu_work"] = gpu_work_fields(subject.program, run_of(result).timeline, *work);
   put_memory(training, subject.costs, fields);
   fields["first_step"] = training.first_step;
   if (const auto& save = request.checkpoints.save) {
@@ -290,7 +295,7 @@ int run_ranks(const Arguments& arguments, Session& session, exec::mpi::Link* lin
   if (session.terminal().progress) session.note(phases_text(session.phases().spans()));
   save_timeline_files(arguments, session, subject, result.timeline,
                       traces::TraceInfo::Kind::Measured, clocks_text(result),
-                      page_notes(left, request.most_apart()));
+                      page_notes(left, request.most_apart()), work_of(left));
   if (session.json()) {
     session.print_result(result_fields(subject, request, left, session), steps_list(result));
   } else {

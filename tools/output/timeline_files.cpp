@@ -1,6 +1,7 @@
 #include "tools/output/timeline_files.hpp"
 
 #include "tools/cli/interrupt.hpp"
+#include "tools/output/gpu_work_text.hpp"
 #include "tools/output/phases_text.hpp"
 #include "tools/output/timeline_report.hpp"
 #include "traces/pictures/svg.hpp"
@@ -32,7 +33,8 @@ std::vector<Flag> timeline_file_flags() {
 }
 
 void save_trace(Session& session, const std::string& path, const Subject& subject,
-                const Timeline& timeline, traces::TraceInfo::Kind kind, const std::string& clocks) {
+                const Timeline& timeline, traces::TraceInfo::Kind kind, const std::string& clocks,
+                const GpuWorkLog* work) {
   traces::TraceInfo info;
   info.title = subject.title;
   info.kind = kind;
@@ -41,6 +43,10 @@ void save_trace(Session& session, const std::string& path, const Subject& subjec
                    {"costs", subject.costs_text},
                    {"source", subject.source}};
   if (!clocks.empty()) info.metadata.emplace_back("clocks", clocks);
+  if (work != nullptr) {
+    info.work = work->work;
+    info.metadata.emplace_back("gpu_work", gpu_work_text(subject.program, timeline, *work));
+  }
   if (kind == traces::TraceInfo::Kind::Measured)
     info.phases = host_phases(session.phases().spans());
   if (path == "-") {
@@ -54,9 +60,10 @@ void save_trace(Session& session, const std::string& path, const Subject& subjec
 
 void save_timeline_files(const Arguments& arguments, Session& session, const Subject& subject,
                          const Timeline& timeline, traces::TraceInfo::Kind kind,
-                         const std::string& clocks, traces::PageNotes notes) {
+                         const std::string& clocks, traces::PageNotes notes,
+                         const GpuWorkLog* work) {
   if (const auto path = arguments.text("--trace")) {
-    save_trace(session, *path, subject, timeline, kind, clocks);
+    save_trace(session, *path, subject, timeline, kind, clocks, work);
   }
   if (const auto path = arguments.text("--svg")) {
     const auto trace = traces::trace_timeline(subject.program, timeline);

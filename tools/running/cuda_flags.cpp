@@ -94,6 +94,11 @@ std::vector<Flag> cuda_flags() {
       {.group = "GPUs",
        .name = "--no-cuda-graph",
        .help = "on --device cuda: every step is put on the GPU piece by piece"},
+      {.group = "GPUs",
+       .name = "--trace-kernels",
+       .help = "with --trace, on --device cuda: the trace shows each kernel, copy and clearing of "
+               "memory as CUPTI times it, below the action that it is of; the step that is shown "
+               "is the last one then, and recording takes time"},
   };
 }
 
@@ -101,7 +106,8 @@ void require_cuda_flags_fit(const Arguments& arguments) {
   if (is_over_nccl(arguments) && device_name(arguments, "") != "cuda")
     throw InputError("--transport nccl is between GPUs; it goes with --device cuda");
   if (device_name(arguments, "") != "cuda") {
-    for (const char* flag : {"--slow-link", "--precision", "--cuda-graph", "--no-cuda-graph"}) {
+    for (const char* flag :
+         {"--slow-link", "--precision", "--cuda-graph", "--no-cuda-graph", "--trace-kernels"}) {
       if (arguments.has(flag)) throw InputError(std::string(flag) + " belongs to --device cuda");
     }
     return;
@@ -115,6 +121,8 @@ void require_cuda_flags_fit(const Arguments& arguments) {
         "--transport nccl");
   if (arguments.has("--cuda-graph") && arguments.has("--no-cuda-graph"))
     throw InputError("--cuda-graph and --no-cuda-graph: take one of them");
+  if (arguments.has("--trace-kernels") && !arguments.has("--trace"))
+    throw InputError("--trace-kernels: the trace shows them; say where it goes, --trace FILE");
   const std::string transport = arguments.text_or("--transport", "local");
   if (transport == "mpi" || transport == "tcp")
     throw InputError("--device cuda does not run over --transport " + transport +
@@ -126,6 +134,7 @@ CudaRequest cuda_request(const Arguments& arguments, const Subject& subject) {
   CudaRequest request;
   request.over_nccl = is_over_nccl(arguments);
   request.precision = precision_of(arguments, subject.plan()->model);
+  request.records_work = arguments.has("--trace-kernels");
   if (arguments.has("--cuda-graph")) request.graph = GraphUse::Always;
   if (arguments.has("--no-cuda-graph")) request.graph = GraphUse::Never;
   if (const auto link = arguments.text("--slow-link"))

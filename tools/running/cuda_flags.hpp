@@ -12,7 +12,7 @@
 
 namespace pipewright::tools {
 
-/// --dry-run, --precision, --slow-link, --cuda-graph, --no-cuda-graph.
+/// --dry-run, --precision, --slow-link, --cuda-graph, --no-cuda-graph, --trace-kernels.
 std::vector<Flag> cuda_flags();
 
 /// Throws InputError if one of them is given without the flag it belongs to, or --device cuda with

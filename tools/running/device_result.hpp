@@ -22,4 +22,10 @@ inline const exec::TrainingResult* training_of(const DeviceResult& result) {
   return std::get_if<exec::cuda::CudaResult>(&result);
 }
 
+/// What GPUs did, kernel by kernel; null where nobody asked.
+inline const GpuWorkLog* work_of(const DeviceResult& result) {
+  const auto* gpu = std::get_if<exec::cuda::CudaResult>(&result);
+  return gpu != nullptr && gpu->work ? &*gpu->work : nullptr;
+}
+
 }  // namespace pipewright::tools

@@ -21,13 +21,15 @@ GpuFacts look_at_gpus() {
     facts.why_no_cudnn = exec::cuda::why_no_cudnn(cuda);
     if (facts.why_no_cudnn.empty()) facts.cudnn_version = cuda.attention_version();
     facts.why_no_nvtx = exec::cuda::why_no_nvtx(cuda);
+    facts.why_no_cupti = exec::cuda::why_no_cupti(cuda);
+    if (facts.why_no_cupti.empty()) facts.cupti_version = cuda.activities_version();
     for (int i = 0; i < cuda.gpus(); ++i) {
       pipewright_cuda_gpu gpu{};
       if (cuda.gpu(i, &gpu) == 0) facts.gpus.push_back(gpu);
     }
   } catch (const MachineError& error) {
     facts.why_no_module = facts.why_no_gpu = facts.why_no_nccl = facts.why_no_cudnn =
-        facts.why_no_nvtx = error.what();
+        facts.why_no_nvtx = facts.why_no_cupti = error.what();
     return facts;
   }
   try {
@@ -65,11 +67,13 @@ Json gpu_fields(const GpuFacts& facts) {
           {"why_no_nccl", text_or_null(facts.why_no_nccl)},
           {"why_no_cudnn", text_or_null(facts.why_no_cudnn)},
           {"why_no_nvtx", text_or_null(facts.why_no_nvtx)},
+          {"why_no_cupti", text_or_null(facts.why_no_cupti)},
           {"cuda_runtime", facts.versions.runtime},
           {"cuda_driver", facts.versions.driver},
           {"cublas", facts.versions.blas},
           {"nccl", facts.nccl_version},
           {"cudnn", facts.cudnn_version},
+          {"cupti", facts.cupti_version},
           {"gpus", std::move(gpus)}};
 }
 

@@ -17,8 +17,9 @@ struct GpuFacts {
   std::string why_no_nccl;    // empty: NCCL is loaded
   std::string why_no_cudnn;   // empty: cuDNN is, and attention in 16 bits is its own
   std::string why_no_nvtx;    // empty: profilers see which action launched a kernel
+  std::string why_no_cupti;   // empty: runs can record kernels
   pipewright_cuda_versions versions{};
-  int nccl_version = 0, nccl_header_version = 0, cudnn_version = 0;
+  int nccl_version = 0, nccl_header_version = 0, cudnn_version = 0, cupti_version = 0;
   std::vector<pipewright_cuda_gpu> gpus;
 };
 

@@ -93,6 +93,7 @@ void add_cuda(const CudaRequest& cuda, RunInputs& inputs) {
   inputs.push_back({"precision", precision_text(cuda.precision)});
   inputs.push_back({"cuda-graph", text_of(cuda.graph)});
   inputs.push_back({"transport nccl", yes_or_no(cuda.over_nccl)});
+  inputs.push_back({"trace-kernels", yes_or_no(cuda.records_work)});
   std::string held;
   for (const std::int64_t ns : cuda.hold_ns) held += std::to_string(ns) + " ";
   inputs.push_back({"slow-link", value_of(held)});

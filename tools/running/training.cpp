@@ -85,8 +85,12 @@ exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& cost
                                    const exec::cpu::Training& training,
                                    const exec::RunOptions& options, const CudaRequest& request,
                                    exec::mpi::Link* link, Session* session) {
-  const exec::cuda::CudaTraining on_gpu{
-      training, request.precision, request.hold_ns, {}, as_graph(request, program, options.steps)};
+  const exec::cuda::CudaTraining on_gpu{training,
+                                        request.precision,
+                                        request.hold_ns,
+                                        {},
+                                        as_graph(request, program, options.steps),
+                                        request.records_work};
   exec::cuda::require_trainable(program, on_gpu);  // reported without a GPU too
   if (request.over_nccl) require_transport("nccl");
   require_device("cuda");

@@ -32,7 +32,8 @@ struct CudaRequest {
   exec::cuda::Precision precision = exec::cuda::Precision::Float32;
   std::vector<std::int64_t> hold_ns;  // exec::cuda::CudaTraining
   GraphUse graph = GraphUse::WhereAllowed;
-  bool over_nccl = false;  // a GPU a rank; else messages are copies in this process
+  bool over_nccl = false;     // a GPU a rank; else messages are copies in this process
+  bool records_work = false;  // exec::cuda::CudaTraining
 };
 /// The same where numbers are rounded: ten bits of a TF32, where they are multiplied; eight of a
 /// bfloat16, wherever they lie in memory (PyTorch's own is as far from its float32:

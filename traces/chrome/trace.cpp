@@ -9,6 +9,7 @@
 #include "traces/analysis/bubbles.hpp"
 #include "traces/analysis/tensor_ends.hpp"
 #include "traces/chrome/events.hpp"
+#include "traces/chrome/gpu_threads.hpp"
 #include "traces/chrome/gzip.hpp"
 #include "traces/chrome/memory_steps.hpp"
 #include "traces/chrome/trace_threads.hpp"
@@ -91,18 +92,20 @@ class Writer {
         info_(info),
         figures_(figures_of(program, timeline, costs)),
         threads_(trace_threads(program, timeline)),
+        gpu_threads_(gpu_threads(program.ranks(), info.work)),
         bubbles_(explain_bubbles(program, timeline)),
         tensor_ends_(tensor_ends_of(program)),
         finished_(std::find(timeline.end.begin(), timeline.end.end(), kNotEnded) ==
                   timeline.end.end()),
         end_ns_(trace_end_ns(timeline, !finished_)),
         time_scale_(time_scale_of(program, timeline)),
-        events_(2 * program.code.size(), time_scale_) {}
+        events_(2 * program.code.size() + info.work.size(), time_scale_) {}
 
   std::string run() {
     for (int r = 0; r < program_.ranks(); ++r) name_rank(r);
     if (!info_.phases.empty()) write_host();
     for (int r = 0; r < program_.ranks(); ++r) write_slices(r);
+    for (int r = 0; r < program_.ranks(); ++r) write_gpu_work(r);
     write_bubbles();
     write_arrows();
     for (int r = 0; r < program_.ranks(); ++r) write_counters(r);
@@ -128,10 +131,45 @@ class Writer {
                          "%,peak " + std::to_string(figures.peak_activations);
     if (time_scale_ != 1) labels += ",1 ns shown as 1 us";
     events_.name({pid, 1}, "process_labels", "labels", labels);
+    const auto& on_gpu = gpu_threads_of(rank);
+    const auto shift = static_cast<std::int64_t>(on_gpu.size());
     for (std::size_t t = 0; t < threads_of(rank).size(); ++t) {
-      name_thread({pid, static_cast<std::int64_t>(t) + 1}, threads_of(rank)[t].name);
+      const TracePlace place{pid, static_cast<std::int64_t>(t) + 1};
+      name_thread(place, threads_of(rank)[t].name, place.tid + (t > 0 ? shift : 0));
     }
-    name_thread(bubble_place(rank), "bubble");
+    const TracePlace bubbles = bubble_place(rank);
+    name_thread(bubbles, "bubble", bubbles.tid + shift);
+    for (std::size_t t = 0; t < on_gpu.size(); ++t)  // right below the actions
+      name_thread(gpu_place(rank, t), on_gpu[t].name, static_cast<std::int64_t>(t) + 2);
+  }
+
+  const std::vector<GpuThread>& gpu_threads_of(int rank) const {
+    return gpu_threads_[static_cast<std::size_t>(rank)];
+  }
+  TracePlace gpu_place(int rank, std::size_t thread) const {
+    return {rank + 1, bubble_place(rank).tid + 1 + static_cast<std::int64_t>(thread)};
+  }
+
+  /// Told from actions by having none: what has launched it stands in another argument.
+  void write_gpu_work(int rank) {
+    for (std::size_t t = 0; t < gpu_threads_of(rank).size(); ++t) {
+      for (const GpuWork* piece : gpu_threads_of(rank)[t].work) {
+        const bool is_kernel = piece->kind == GpuWork::Kind::Kernel;
+        const bool is_copy = piece->kind == GpuWork::Kind::Copy;
+        events_.begin_slice(gpu_place(rank, t),
+                            is_kernel ? "kernel"
+                            : is_copy ? "gpu_memcpy"
+                                      : "gpu_memset",
+                            is_kernel ? std::string_view(piece->name)
+                            : is_copy ? "copy"
+                                      : "clear",
+                            {}, piece->start_ns, piece->end_ns);
+        if (piece->instruction != kNoInstruction)
+          events_.arg("launched_by", program_.text(piece->instruction));
+        if (piece->bytes > 0) events_.arg("bytes", piece->bytes);
+        events_.close_slice();
+      }
+    }
   }
 
   void write_host() {
@@ -152,9 +190,10 @@ class Writer {
     }
   }
 
-  void name_thread(TracePlace place, std::string_view name) {
+  void name_thread(TracePlace place, std::string_view name) { name_thread(place, name, place.tid); }
+  void name_thread(TracePlace place, std::string_view name, std::int64_t index) {
     events_.name(place, "thread_name", "name", name);
-    events_.index(place, "thread_sort_index", place.tid);
+    events_.index(place, "thread_sort_index", index);
   }
 
   void write_slices(int rank) {
@@ -349,6 +388,7 @@ class Writer {
   const TraceInfo& info_;
   const Figures figures_;
   const TraceThreads threads_;
+  const std::vector<std::vector<GpuThread>> gpu_threads_;  // by rank
   const BubbleReport bubbles_;
   const TensorEnds tensor_ends_;
   const bool finished_;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/timeline/gpu_work.hpp"
 #include "core/timeline/timeline.hpp"
 #include "traces/chrome/host_track.hpp"
 
@@ -23,6 +24,8 @@ struct TraceInfo {
   std::vector<std::pair<std::string, std::string>> metadata;
   /// Of a measured step: what the command did, for a process "host". Empty: there is none.
   std::vector<HostPhase> phases;
+  /// Of a measured step: what the GPUs did, by rank, then start. May be empty.
+  std::vector<GpuWork> work;
 };
 
 /// The file as text: same input, same bytes. `costs` gives message sizes and memory; its durations

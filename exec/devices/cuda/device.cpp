@@ -51,6 +51,7 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       queue_(cuda, site),
       timeline_(queue_, transport),
       ranges_(cuda, program, rank),
+      marks_(training.records_work ? &cuda : nullptr, program, rank),
       sums_(program, rank, &transport, training.training.optimizer.clip_grad_norm),
       stages_(program, rank),
       messages_{[this](Flow flow, int from, int of) { return fetch(flow, from, of); },
@@ -98,6 +99,7 @@ void Device::begin_step(int step) {
   step_of_run_ = step;
   if (graph_ != nullptr) way_ = way_of_captured_run(step);
   ranges_.begin_step(step_);
+  marks_.begin_step();
   queue_.enter();
   if (way_ == StepWay::Captured) queue_.forget_guards();
   for (Stage* stage : stages_.own()) stage->begin_step(step_);
@@ -348,6 +350,7 @@ void Device::end_step() {
   enqueued_ns_ = transport_.now();
   queue_.enter();
   wait_for_step();
+  marks_.end();
   ranges_.end();
   look_at_step();
 }

@@ -22,6 +22,7 @@
 #include "exec/devices/cpu/device.hpp"
 #include "exec/devices/cpu/strands.hpp"
 #include "exec/devices/cuda/action_ranges.hpp"
+#include "exec/devices/cuda/activity_marks.hpp"
 #include "exec/devices/cuda/clipping.hpp"
 #include "exec/devices/cuda/member_sums.hpp"
 #include "exec/devices/cuda/payload.hpp"
@@ -47,6 +48,8 @@ struct CudaTraining {
   std::function<void(InstructionId id, std::int64_t ns)> on_computation;
   /// From the third step on a step is one graph (exec/devices/cuda/step_graph.hpp).
   bool as_graph = false;
+  /// Records what the GPUs do in the last step, which is then the one that is shown.
+  bool records_work = false;
 };
 
 /// Throws InputError if the training asks for what no GPU does yet: weight versions, divided
@@ -68,12 +71,15 @@ class Device final : public exec::Device {
   PayloadPtr give(InstructionId send) override;
   void accept(InstructionId recv, PayloadPtr payload) override;
   void end_step() override;
-  /// A profiler sees work that is enqueued; a step that is captured or replayed is one range.
+  /// A profiler sees work that is enqueued; a step that is captured or replayed is one range. What
+  /// a graph does is known by who has captured it.
   void begin_instruction(InstructionId id) override {
     if (way_ == StepWay::Enqueued) ranges_.begin(id);
+    marks_.begin(id);
   }
   void end_instruction() noexcept override {
     if (way_ == StepWay::Enqueued) ranges_.end();
+    marks_.end();
   }
   std::optional<double> loss() const override;
   std::string not_finite() const override;
@@ -159,6 +165,7 @@ class Device final : public exec::Device {
   Queue queue_;
   DeviceTimeline timeline_;
   ActionRanges ranges_;
+  ActivityMarks marks_;
   std::optional<Clipping> clipping_;  // else the host has the norm: it goes to other processes
   GradientSums sums_;
   RankStages<Stage, Buffer> stages_;

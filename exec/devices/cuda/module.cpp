@@ -83,6 +83,16 @@ std::string why_no_nvtx(const pipewright_cuda& cuda) {
          "nvidia-nvtx); Nsight shows kernels, and not which action launched them";
 }
 
+std::string why_no_cupti(const pipewright_cuda& cuda) {
+  if (cuda.activities_are_there == nullptr)
+    return "the CUDA module was built without CUPTI's header (scripts/cuda-toolchain brings it); "
+           "runs cannot record kernels";
+  if (cuda.activities_are_there() == 0) return "";
+  return std::string(cuda.why()) +
+         "; put CUPTI's library where the loader finds it (LD_LIBRARY_PATH; pip: "
+         "nvidia-cuda-cupti), or runs cannot record kernels";
+}
+
 void require(const pipewright_cuda& cuda, int status) {
   if (status != 0) throw RunError(cuda.why());
 }

@@ -30,6 +30,10 @@ std::string why_no_cudnn(const pipewright_cuda& cuda);
 /// Empty if the module tells profilers what it does; else a sentence that says what is missing.
 std::string why_no_nvtx(const pipewright_cuda& cuda);
 
+/// Empty if the module can record what GPUs do, kernel by kernel; else a sentence that says what is
+/// missing.
+std::string why_no_cupti(const pipewright_cuda& cuda);
+
 /// Throws RunError with the table's own sentence if a call's status is not 0.
 void require(const pipewright_cuda& cuda, int status);
 /// The pointer itself; throws RunError if it is null.

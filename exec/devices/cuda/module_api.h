@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIPEWRIGHT_CUDA_ABI 9
+#define PIPEWRIGHT_CUDA_ABI 10
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -84,6 +84,20 @@ typedef struct pipewright_cuda_adamw {
   float keep_mean, take_mean, keep_square, take_square, rate, square_correction, epsilon,
       keep_value;
 } pipewright_cuda_adamw;
+
+/* What a GPU has done: a kernel, a copy, or memory that was cleared. */
+enum { PIPEWRIGHT_CUDA_KERNEL = 0, PIPEWRIGHT_CUDA_COPY = 1, PIPEWRIGHT_CUDA_CLEAR = 2 };
+typedef struct pipewright_cuda_activity {
+  int kind, gpu;
+  /* Of the profiler's own numbers; a stream's is one of its context. */
+  uint32_t context, stream;
+  /* What the thread that put it there was about; of a graph's, the one that captured it. 0: none.
+   */
+  uint64_t about;
+  int64_t start_ns, end_ns; /* by the clock of record_activities() */
+  int64_t bytes;            /* of a copy, or of what was cleared */
+  const char* name;         /* of a kernel, as the linker knows it */
+} pipewright_cuda_activity;
 
 /* The kernels that cuBLAS lacks. Names, layouts and maths are those of exec/layers/ops.hpp. `bad`
  * is set to 1 where a number does not fit, and never cleared. `adds` 0: what is there is
@@ -301,8 +315,8 @@ typedef struct pipewright_cuda {
   int (*attend_backward)(void* attention, const void* qkv, const void* context,
                          const float* log_sums, const void* dcontext, void* dqkv, void* workspace);
 
-  /* --- Ranges of the calling thread for profilers (NVTX), in the domain "pipewright"; all NULL in a
-   * module that was built without its header --- */
+  /* --- Ranges of the calling thread for profilers (NVTX), in the domain "pipewright"; all NULL in
+   * a module that was built without its header --- */
   /* 0: no profiler has attached, and the others need not be called. */
   int (*is_profiled)(void);
   /* Good until the process ends. */
@@ -310,6 +324,23 @@ typedef struct pipewright_cuda {
   void (*begin_range)(void* name);
   /* Of the one that began last. */
   void (*end_range)(void);
+
+  /* --- What the process's GPUs do, one by one (CUPTI); all NULL in a module that was built without
+   * its header --- */
+  /* Not 0 where the library is not there. */
+  int (*activities_are_there)(void);
+  int (*activities_version)(void); /* 130001 is 13.0.1 */
+  /* From now on, whoever puts the work there. Times are those of now(), in ns, which any thread may
+   * call. Of what nobody takes at most `most` are kept. One recording at a time. */
+  int (*record_activities)(int64_t (*now)(void), size_t most);
+  /* What the calling thread puts on GPUs until the end is about this, not 0; the inner of two. */
+  void (*begin_about)(uint64_t what);
+  void (*end_about)(void);
+  /* Gives `taken` all that was done since the last call, in no order, while nothing is under way;
+   * `dropped`: how many there was no room for. */
+  int (*take_activities)(void (*taken)(void* by, const pipewright_cuda_activity* activity),
+                         void* by, int64_t* dropped);
+  void (*stop_activities)(void);
 
   /* With the CPU's bits; the same for numerics that need not have them, whose sums are taken in
    * another order, by more threads; and these for numbers of bfloat16. */

@@ -10,6 +10,7 @@
 #include "exec/devices/cpu/checkpointing.hpp"
 #include "exec/devices/cpu/groups_of_ranks.hpp"
 #include "exec/devices/cpu/training_fit.hpp"
+#include "exec/devices/cuda/activities.hpp"
 #include "exec/devices/cuda/local_transport.hpp"
 #include "exec/devices/cuda/run_verifier.hpp"
 #include "exec/runtime/peers.hpp"
@@ -93,6 +94,17 @@ class Observers {
   std::optional<Evaluation> evaluation_;
 };
 
+/// All ranks' of the step that has just ended.
+GpuWorkLog work_of_step(Activities& activities, const Devices& devices, Peers* peers) {
+  const auto own = std::find_if(devices.begin(), devices.end(),
+                                [](const Device* device) { return device != nullptr; });
+  GpuWorkLog log;
+  for (const PackedBytes& bytes :
+       shared(peers, packed(activities.take((*own)->timeline().to_step_ns()))))
+    add_packed(bytes, log);
+  return log;
+}
+
 void require_possible(const Program& program, const CudaTraining& training, int steps) {
   cpu::require_fit(program, training.training);
   require_trainable(program, training);
@@ -118,6 +130,8 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   require_possible(program, training, options.steps);
   PhaseLog* const phases = training.training.phases;
   if (phases != nullptr) phases->begin(Phase::InitComm);
+  std::optional<Activities> activities;
+  if (training.records_work) activities.emplace(cuda, program);
   Partitions partitions(cuda);
   const auto sites = sites_for(cuda, program, training, messenger, partitions);
   Peers* const peers = messenger.transport.peers();
@@ -149,7 +163,11 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   watching.first_step = training.training.first_step();
   // The times of the captured step are those of the capture, so it counts as warm-up.
   if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
+  if (activities) watching.median_timeline = false;
   watching.on_step = [&](int step, const StepResult& ended) {
+    if (activities && step + 1 < options.steps) activities->discard();
+    if (activities && step + 1 == options.steps)
+      result.work = work_of_step(*activities, devices, peers);
     observers.look(step, devices);
     if (step + 1 == options.steps) {
       result.memory = by_rank<CudaResult::Memory>(devices, peers, memory_of_device);
@@ -162,6 +180,7 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   static_cast<RunResult&>(result) = run(program, costs, messenger.transport, make, watching);
   if (phases != nullptr) phases->finish();
   observers.report(result);
+  if (result.work) fit_to_step(*result.work, program, result.timeline);
   for (const CudaResult::Memory& rank : result.memory) {
     result.peak_bytes.push_back(rank.reserved + rank.workspace + rank.transport);
     result.unplanned_bytes.push_back(result.peak_bytes.back() - rank.peak_activations -

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/timeline/gpu_work.hpp"
 #include "exec/devices/cuda/device.hpp"
 #include "exec/devices/cuda/sites.hpp"
 #include "exec/runtime/runtime.hpp"
@@ -26,6 +27,8 @@ struct CudaResult : TrainingResult {
     std::int64_t peak_activations = 0, weights = 0, reserved = 0, workspace = 0, transport = 0;
   };
   std::vector<Memory> memory;
+  /// Of the step that is shown, if it was asked for.
+  std::optional<GpuWorkLog> work;
 };
 
 /// What moves the messages of a run instead of LocalTransport.
@@ -43,7 +46,8 @@ struct Messenger {
 
 /// `training.verified_steps` steps are compared with a serial run on the CPU. Throws InputError if
 /// the training does not fit the Program or no GPU does it, MachineError if the GPUs cannot be
-/// divided so, and what run() throws. `cuda` is of require_gpu().
+/// divided so or what they do cannot be recorded, and what run() throws. `cuda` is of
+/// require_gpu().
 CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
                        const CudaTraining& training, const RunOptions& options = {});
 CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,

@@ -48,12 +48,12 @@ void DeviceTimeline::note_transfer(InstructionId end, Event start, Event over, b
   transfers_.push_back({end, std::move(start), std::move(over), 0, 0, also_partner});
 }
 
-void DeviceTimeline::read(Span& span, std::int64_t shift_ns) const {
+void DeviceTimeline::read(Span& span) const {
   const auto at = [&](const Event& event) {
     float ms = 0;
     require(queue_.cuda(), queue_.cuda().elapsed_ms(base_.get(), event.get(), &ms));
     const auto since_base = static_cast<std::int64_t>(std::llround(static_cast<double>(ms) * 1e6));
-    return std::max<std::int64_t>(0, base_ns_ + shift_ns + since_base);
+    return std::max<std::int64_t>(0, base_ns_ + to_step_ns_ + since_base);
   };
   span.from = at(span.start);
   span.to = at(span.end);
@@ -64,9 +64,9 @@ void DeviceTimeline::finish_transfers(const std::function<void()>& between) cons
 }
 
 void DeviceTimeline::end_step() {
-  const std::int64_t shift = clock_.now() - local::steady_ns();  // to the step's clock
-  for (Span& span : computations_) read(span, shift);
-  for (Span& span : transfers_) read(span, shift);
+  to_step_ns_ = clock_.now() - local::steady_ns();
+  for (Span& span : computations_) read(span);
+  for (Span& span : transfers_) read(span);
 }
 
 void DeviceTimeline::tell(const std::function<void(InstructionId, std::int64_t)>& told) const {

@@ -46,6 +46,9 @@ class DeviceTimeline {
   /// Reads the times. All of it is done, and the step's clock still runs.
   void end_step();
 
+  /// What is added to a time of the host's steady clock for the step's, as of end_step().
+  std::int64_t to_step_ns() const { return to_step_ns_; }
+
   /// Of each computation.
   void tell(const std::function<void(InstructionId, std::int64_t ns)>& told) const;
   void write(Timeline& timeline) const;
@@ -58,12 +61,13 @@ class DeviceTimeline {
     std::int64_t from = 0, to = 0;
     bool also_partner = false;
   };
-  void read(Span& span, std::int64_t shift_ns) const;
+  void read(Span& span) const;
 
   Queue& queue_;
   const Clock& clock_;
   Event base_;
   std::int64_t base_ns_ = 0;  // the base's time on the steady clock
+  std::int64_t to_step_ns_ = 0;
   std::vector<Span> computations_, transfers_;
 };
 

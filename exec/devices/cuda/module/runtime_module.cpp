@@ -15,6 +15,7 @@
 
 #include "exec/devices/cuda/module/cublas_products.hpp"
 #include "exec/devices/cuda/module/cudnn_attention.hpp"
+#include "exec/devices/cuda/module/cupti_activities.hpp"
 #include "exec/devices/cuda/module/kernels.hpp"
 #include "exec/devices/cuda/module/nvtx_ranges.hpp"
 
@@ -350,6 +351,9 @@ pipewright_cuda whole_table() {
 #endif
 #if defined(PIPEWRIGHT_NVTX)
   offer_ranges(table);
+#endif
+#if defined(PIPEWRIGHT_CUPTI)
+  offer_activities(table);
 #endif
   return table;
 }
