@@ -17,6 +17,14 @@ bool has_operators(const Layer& layer) {
     case LayerKind::Embedding:
     case LayerKind::Residual:
     case LayerKind::Sequential:
+    case LayerKind::Conv2d:
+    case LayerKind::BatchNorm:
+    case LayerKind::MaxPool:
+    case LayerKind::AveragePool:
+    case LayerKind::GlobalAveragePool:
+    case LayerKind::Graph:
+    case LayerKind::Add:
+    case LayerKind::Concat:
       return true;
     default:
       return false;
@@ -30,6 +38,14 @@ std::string fault_on_gpus(const Model& model) {
   if (!missing) return "";
   return "layer \"" + missing->path + "\": layers of kind " +
          std::string(to_string(missing->layer->kind)) + " are not trained on GPUs yet";
+}
+
+std::string shared_out_fault_on_gpus(const Model& model) {
+  const auto found =
+      find_layer(model, [](const Layer& layer) { return layer.kind == LayerKind::BatchNorm; });
+  if (!found) return "";
+  return "layer \"" + found->path +
+         "\": running statistics beside weights that replicas share out (ZeRO) are not on GPUs yet";
 }
 
 }  // namespace pipewright

@@ -60,8 +60,8 @@ class BatchNormLayer final : public PlainLeafLayer {
       normalise(x, mean_.weights(), variance_.weights(), y);
       return y;
     }
-    const Buffer mean = saved.buffers[kMean] = ops_.take(size_);
-    const Buffer variance = saved.buffers[kVariance] = ops_.take(size_);
+    const Buffer mean = saved.buffers[kMean] = ops_.take_floats(size_);
+    const Buffer variance = saved.buffers[kVariance] = ops_.take_floats(size_);
     ops_.images().batch_statistics(shape_, x.floats(), mean.floats(), variance.floats());
     normalise(x, mean.floats(), variance.floats(), y);
     saved.buffers[kX] = std::move(x);
@@ -71,7 +71,7 @@ class BatchNormLayer final : public PlainLeafLayer {
   Buffer backward_input_now(Buffer dy, Saved& saved, bool wanted) override {
     Buffer dx;
     if (wanted) dx = dy.is_shared() ? ops_.take(words_) : dy;
-    Buffer sums = ops_.take(2 * size_);
+    Buffer sums = ops_.take_floats(2 * size_);
     ops_.images().batch_norm_backward_input(
         shape_, saved.buffers[kX].floats(), saved.buffers[kMean].floats(),
         saved.buffers[kVariance].floats(), scale_.weights(), dy.floats(),
@@ -82,14 +82,14 @@ class BatchNormLayer final : public PlainLeafLayer {
   }
 
   void update_statistics() override {
-    const float micro_batches = updates_.gradient[0];
-    if (micro_batches == 0) return;
-    for (Parameter* p : {&mean_, &variance_}) {
-      for (std::size_t c = 0; c < size_; ++c) {
-        p->value[c] += kMomentum * (p->gradient[c] / micro_batches - p->value[c]);
-      }
-    }
-    updates_.value[0] += 1;
+    ops_.images().move_statistics({.channels = size_,
+                                   .rate = kMomentum,
+                                   .means = mean_.gradients(),
+                                   .variances = variance_.gradients(),
+                                   .micro_batches = updates_.gradients(),
+                                   .mean = mean_.values(),
+                                   .variance = variance_.values(),
+                                   .updates = updates_.values()});
   }
 
   void set_evaluating(bool evaluating) override { is_evaluating_ = evaluating; }
@@ -99,9 +99,9 @@ class BatchNormLayer final : public PlainLeafLayer {
 
   void add_gradients(Saved& saved) override {
     const float* const sums = saved.buffers[kSums].floats();
-    ops_.add_to(size_, sums, scale_.gradients());
-    ops_.add_to(size_, sums + size_, shift_.gradients());
-    ops_.add_to(size_, saved.buffers[kMean].floats(), mean_.gradients());
+    ops_.add_to_gradient(size_, sums, scale_.gradients());
+    ops_.add_to_gradient(size_, sums + size_, shift_.gradients());
+    ops_.add_to_gradient(size_, saved.buffers[kMean].floats(), mean_.gradients());
     // The variance of all, of which the micro-batch is a sample: divided by one less than its
     // number.
     const float count = static_cast<float>(shape_.images) * static_cast<float>(shape_.pixels);

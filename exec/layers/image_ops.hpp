@@ -63,6 +63,18 @@ void batch_norm_backward_input(const ChannelShape& shape, const float* x, const 
                                const float* variance, const float* scale, const float* dy,
                                float* dx, float* dscale, float* dshift);
 
+/// Of a layer's channels; where no micro-batch has added anything, nothing moves.
+struct StatisticsMove {
+  std::size_t channels = 0;
+  float rate = 0;                                      // how far they move
+  const float *means = nullptr, *variances = nullptr;  // sums over the micro-batches
+  const float* micro_batches = nullptr;                // one number
+  float *mean = nullptr, *variance = nullptr;
+  float* updates = nullptr;  // counts them, one number
+};
+/// Running statistics towards the mean of what the micro-batches have added up.
+void move_statistics(const StatisticsMove& move);
+
 // --- Pooling ------------------------------------------------------------------------------------
 
 struct PoolShape {

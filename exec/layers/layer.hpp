@@ -67,6 +67,8 @@ struct Parameter {
 
   /// For the operators of the device that trains it.
   const float* weights() const { return device_value != nullptr ? device_value : value.data(); }
+  /// Of a statistic, which are floats on any device.
+  float* values() { return device_value != nullptr ? device_value : value.data(); }
   float* gradients() { return device_gradient != nullptr ? device_gradient : gradient.data(); }
 };
 

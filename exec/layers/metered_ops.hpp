@@ -88,6 +88,7 @@ class MeteredOps final : public TensorOps,
   void copy_columns(int, int, const float*, int, float*, int) override {}
   void add_scaled(std::size_t n, float, const float*, float*) override { count(n, 1); }
   void add_one(float*) override {}
+  void move_statistics(const StatisticsMove&) override {}
   void conv2d_forward(const ConvShape& shape, const float*, const float*, float*) override;
   void conv2d_backward_input(const ConvShape& shape, const float*, const float*, float*) override;
   void conv2d_backward_weight(const ConvShape& shape, const float*, const float*, float*) override;

@@ -36,6 +36,7 @@ class ImageOps {
   /// y += factor · x, rounded twice; and y[0] += 1.
   virtual void add_scaled(std::size_t n, float factor, const float* x, float* y) = 0;
   virtual void add_one(float* y) = 0;
+  virtual void move_statistics(const StatisticsMove& move) = 0;
   virtual void conv2d_forward(const ConvShape& shape, const float* x, const float* w, float* y) = 0;
   virtual void conv2d_backward_input(const ConvShape& shape, const float* dy, const float* w,
                                      float* dx) = 0;

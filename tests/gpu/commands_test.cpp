@@ -97,6 +97,33 @@ TEST_F(GpuCommands, ALlamaTrainsWithTheSerialRunsBits) {
   EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
 }
 
+TEST_F(GpuCommands, AnImageModelTrainsGoesOnAndIsEvaluatedAsOnCpus) {
+  folder_.write("images.json", R"({"schema": "pipewright.job/1", "model": "resnet-tiny",
+      "cluster": {"preset": "local-cpu", "devices": 2}, "global_batch": 8,
+      "strategy": {"pp_degree": 2, "accumulate_steps": 4}, "training": {"steps": 4},
+      "tuner_save_path": "images.plan"})");
+  const CommandResult tuned = shell("./pipewright tune images.json -q", folder_);
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  const std::string exact = "images.plan -q" + std::string(kNumerics);
+  const json result = result_of(exact + "--device cuda --verify");
+  EXPECT_EQ(result.at("verify").at("bitwise"), true);
+  EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
+  const auto whole = losses_of(result);
+  ASSERT_EQ(whole.size(), 4U);
+  const std::vector<double> rest(whole.begin() + 2, whole.end());
+  for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+    const std::string saved = std::string("images-by-") + first;
+    result_of(exact + "--device " + first + " --steps 2 --save-checkpoint " + saved);
+    EXPECT_EQ(losses_of(result_of(exact + "--device " + second + " --load-checkpoint " + saved +
+                                  " --verify")),
+              rest);
+    const std::string evaluate = exact + "--mode evaluate --load-checkpoint " + saved;
+    EXPECT_EQ(result_of(evaluate + " --device cuda").at("evaluation"),
+              result_of(evaluate + " --device cpu").at("evaluation"));
+  }
+  expect_predicted_memory(result_of("images.plan -q --device cuda --steps 2"), 0.05);
+}
+
 /// Ranks of two stages, two of each; what one device has saved the other goes on with, also whole.
 TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
   ASSERT_EQ(write_small_job(folder_).status, 0);

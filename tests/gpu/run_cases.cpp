@@ -158,6 +158,29 @@ TEST_F(CudaRuns, SaveStepsOfAGraphAndAreVerifiedFromACheckpoint) {
   }
 }
 
+/// Running statistics are saved as weights are, move in a graph too, and take no moments.
+TEST_F(CudaRuns, AnImageModelGoesOnWhereACpuStoppedAndTheOtherWay) {
+  const Program program = program_of({"1f1b", 2, 8, 1, "torch"});
+  const Model images = model_preset("resnet-tiny");
+  const Folder whole;
+  run(nullptr, {.program = &program, .model = images, .steps = 6}, whole);
+  const Arrays expected = arrays_in(whole.path());
+  const pipewright_cuda *const gpu = cudas_.back().table, *const cpu = nullptr;
+  for (const bool as_graph : {false, true}) {
+    for (const auto& [first, second] : {std::pair{gpu, cpu}, {cpu, gpu}}) {
+      const Folder half, end;
+      const auto part = [&](const pipewright_cuda* cuda) {
+        return Part{.program = &program, .model = images, .as_graph = as_graph && cuda != nullptr};
+      };
+      run(first, part(first), half);
+      Part rest = part(second);
+      rest.from = &half;
+      run(second, rest, end);
+      EXPECT_EQ(arrays_in(end.path()), expected) << (first == nullptr ? "from a CPU" : "to a CPU");
+    }
+  }
+}
+
 /// What is saved are the weights themselves, and what layers read is rounded from them again.
 TEST_F(CudaRuns, InBfloat16GoOnWithTheSameLosses) {
   const Program program = program_of({"1f1b", 2, 8, 1, "torch"});
@@ -231,7 +254,8 @@ Program forwards_of(const RunCase& c) {
 }
 
 TEST_F(CudaForwards, HaveTheSerialForwardsBits) {
-  for (const Model& model : {small_transformer(), small_llama(), small_model(), classifier()}) {
+  for (const Model& model : {small_transformer(), small_llama(), small_model(), classifier(),
+                             model_preset("resnet-tiny")}) {
     for (const RunMode mode : {RunMode::Evaluate, RunMode::Predict}) {
       const Program one = forwards_of({"gpipe", 1, 4, 1, "torch"});
       const ForwardNumbers expected = numbers_of(nullptr, one, model, mode, Precision::Exact);

@@ -123,6 +123,54 @@ TEST_F(CudaTrains, ATransformerHasTheSerialRunsBits) {
   }
 }
 
+/// Convolutions, batch norms whose statistics are among what is compared, shortcuts and pools.
+TEST_F(CudaTrains, AnImageModelHasTheSerialRunsBits) {
+  for (const RunCase& c :
+       {RunCase{"1f1b", 1, 4, 1, "torch"}, RunCase{"1f1b", 4, 4, 1, "torch"},
+        RunCase{"gpipe", 2, 4, 1, "torch"}, RunCase{"zb-h1", 2, 4, 1, "torch"},
+        RunCase{"interleaved", 2, 4, 2, "torch"}, RunCase{"chimera", 4, 4, 1, "torch"}}) {
+    SCOPED_TRACE(name_of(c));
+    const Program program = program_of(c);
+    for (const auto optimizer : {exec::OptimizerKind::AdamW, exec::OptimizerKind::Sgd}) {
+      const Setting setting(program, model_preset("resnet-tiny"));
+      CudaTraining how = exact(setting);
+      how.training.optimizer.kind = optimizer;
+      expect_serial_bits_everywhere(program, how);
+    }
+  }
+}
+
+TEST_F(CudaTrains, AnImageModelStaysWithinRoundingInOtherPrecisions) {
+  const struct {
+    Precision precision;
+    double most;
+  } cases[] = {{Precision::Float32, 1e-5}, {Precision::Tf32, 1e-2}, {Precision::Bfloat16, 1e-1}};
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  for (const auto& one : cases) {
+    const Setting setting(program, model_preset("resnet-tiny"));
+    CudaTraining how = exact(setting);
+    how.precision = one.precision;
+    how.training.verified_steps = 1;
+    for (const NamedCuda& cuda : cudas_) {
+      const CudaResult run = trained(*cuda.table, program, how);
+      ASSERT_TRUE(run.verify.has_value());
+      EXPECT_LE(run.verify->gradients.norm_rel, one.most) << run.verify->gradients.worst;
+    }
+  }
+}
+
+/// Statistics are summed as weights are, and neither count for the norm nor are clipped.
+TEST_F(CudaTrains, ReplicasOfAnImageModelAreClippedToTheSerialRunsBits) {
+  const Order order = planner::replicate(planner::make_order("1f1b", {2, 4, 1, {}}), 2);
+  const Program program =
+      lower(order, comm_policy_preset("torch"), {.clips = true, .optimizer = true});
+  const Setting setting(program, model_preset("resnet-tiny"));
+  CudaTraining how = exact(setting);
+  how.training.optimizer.kind = exec::OptimizerKind::Sgd;  // AdamW hides a factor
+  how.training.optimizer.clip_grad_norm = 0.01;
+  expect_serial_bits_everywhere(program, how);
+}
+
 TEST_F(CudaTrains, EverySynchronousScheduleHasTheSerialRunsBits) {
   for (const planner::Schedule* schedule : synchronous_schedules()) {
     const std::optional<Program> program = program_of(*schedule, 4);

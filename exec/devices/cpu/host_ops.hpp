@@ -75,6 +75,7 @@ class HostOps final : public TensorOps,
                     int to_stride) override;
   void add_scaled(std::size_t n, float factor, const float* x, float* y) override;
   void add_one(float* y) override { y[0] += 1; }
+  void move_statistics(const StatisticsMove& move) override { exec::move_statistics(move); }
   void conv2d_forward(const ConvShape& shape, const float* x, const float* w, float* y) override;
   void conv2d_backward_input(const ConvShape& shape, const float* dy, const float* w,
                              float* dx) override;

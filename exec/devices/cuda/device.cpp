@@ -16,6 +16,13 @@ namespace {
 /// How long a poll sleeps between two rounds of asking.
 constexpr std::int64_t kPollNs = 20'000;
 
+/// Replicas then gather what each has updated.
+bool shares_out_updates(const Program& program) {
+  return std::any_of(program.code.begin(), program.code.end(), [](const Instruction& in) {
+    return in.kind == ActionKind::Unshard && in.in_collective();
+  });
+}
+
 [[noreturn]] void refuse(const std::string& what) {
   throw InputError("a GPU does not train " + what + " yet; use --device cpu");
 }
@@ -35,6 +42,7 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
+  if (shares_out_updates(program)) require_layers_shared_out(*training.training.model);
   if (training.as_graph) require_captured(program);
 }
 

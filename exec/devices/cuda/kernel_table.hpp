@@ -16,6 +16,7 @@
 #include "exec/devices/cuda/divided_elements.hpp"
 #include "exec/devices/cuda/elements.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
+#include "exec/devices/cuda/image_kernel_table.hpp"
 #include "exec/devices/cuda/llama_elements.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/products.hpp"
@@ -151,6 +152,17 @@ struct AttentionRows {
   static int run(void* stream, std::size_t rows, F f) {
     return f.sequence < kLongSequence ? Launcher::rows(stream, rows, f)
                                       : Launcher::wide_rows(stream, rows, f);
+  }
+};
+
+/// The same of planes of images.
+template <class Launcher>
+struct PlaneRows {
+  static constexpr int kLargePlane = 512;
+  template <class F>
+  static int run(void* stream, std::size_t rows, F f) {
+    return f.width < kLargePlane ? Launcher::rows(stream, rows, f)
+                                 : Launcher::wide_rows(stream, rows, f);
   }
 };
 
@@ -420,6 +432,7 @@ pipewright_cuda_kernels kernel_table() {
   fill_attention<ExactRows<Launcher>, float>(kernels);
   fill_columns<Launcher, float, false>(kernels);
   fill_rms_columns<Launcher, float, false>(kernels);
+  kernels.images = image_kernels<Launcher, ExactRows<Launcher>, float>();
   return kernels;
 }
 
@@ -432,6 +445,7 @@ pipewright_cuda_kernels fast_kernel_table() {
   fill_attention<AttentionRows<Launcher>, T>(kernels);
   fill_columns<Launcher, T, true>(kernels);
   fill_rms_columns<Launcher, T, true>(kernels);
+  kernels.images = image_kernels<Launcher, PlaneRows<Launcher>, T>();
   return kernels;
 }
 

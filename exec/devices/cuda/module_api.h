@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "exec/devices/cuda/image_api.h"
+
 #define PIPEWRIGHT_CUDA_ABI 10
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
@@ -227,6 +229,7 @@ typedef struct pipewright_cuda_kernels {
   int (*canonical_gemm)(void* stream, const pipewright_cuda_gemm* gemm);
   /* Occupies the stream for so long. */
   int (*delay)(void* stream, int64_t nanoseconds);
+  pipewright_cuda_image_kernels images;
 } pipewright_cuda_kernels;
 
 /* Sums of squares are taken by so many threads, then by so many, and so on. */

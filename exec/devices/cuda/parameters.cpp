@@ -48,8 +48,9 @@ Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
   std::fill_n(health_.data(), health_.size(), 0);
   for (const Placed& p : all_) {
     p.host->device_value =
-        read_ ? reinterpret_cast<float*>(static_cast<Bfloat16*>(read_.at()) + p.offset)
-              : values_.floats() + p.offset;
+        read_ && !p.host->is_statistic
+            ? reinterpret_cast<float*>(static_cast<Bfloat16*>(read_.at()) + p.offset)
+            : values_.floats() + p.offset;
     if (gradients_) p.host->device_gradient = gradients_.floats() + p.offset;
   }
   const Buffer values = room_for_values();
@@ -75,8 +76,8 @@ void Parameters::keep_values(const Buffer& whole) {
 void Parameters::prepare_training() {
   gradients_ = zeros(part_floats_ * part_.count * sizeof(float));
   if (optimizer_.kind == OptimizerKind::AdamW) {
-    mean_ = zeros(own_.size() * sizeof(float));
-    square_ = zeros(own_.size() * sizeof(float));
+    mean_ = zeros(own_trained().size() * sizeof(float));
+    square_ = zeros(own_trained().size() * sizeof(float));
     staged_factors_ = Pinned<pipewright_cuda_adamw>(queue_.cuda(), 2);
     factors_ = zeros(2 * sizeof(pipewright_cuda_adamw));
   }
@@ -100,12 +101,19 @@ void Parameters::place(const std::vector<Parameter*>& host) {
     const std::size_t begin = floats_;
     for (const bool is_copy : {false, true}) {
       for (Placed& p : all_) {
+        if (p.host->is_statistic) continue;
         if (p.host->decays != decays || p.host->is_copy != is_copy) continue;
         p.offset = floats_;
         floats_ += in_whole_packs(p.size);
       }
       if (!is_copy) counted_.push_back({begin, floats_});
     }
+  }
+  trained_ = floats_;
+  for (Placed& p : all_) {
+    if (!p.host->is_statistic) continue;
+    p.offset = floats_;
+    floats_ += in_whole_packs(p.size);
   }
   part_floats_ = in_whole_packs((floats_ + part_.count - 1) / part_.count);
   own_ = part_at(part_.index);
@@ -170,15 +178,15 @@ void Parameters::settle() {
              gradients_.floats());
 }
 
-/// There are no statistics on GPUs.
-void Parameters::scale(float factor, bool) {
+void Parameters::scale(float factor, bool with_statistics) {
   clear_rest();
-  queue_.run(queue_.kernels().scale, floats_, factor, gradients_.floats());
+  queue_.run(queue_.kernels().scale, with_statistics ? floats_ : trained_, factor,
+             gradients_.floats());
 }
 
 void Parameters::scale_by(const float* factor) {
   clear_rest();
-  queue_.run(queue_.kernels().scale_by, floats_, factor, gradients_.floats());
+  queue_.run(queue_.kernels().scale_by, trained_, factor, gradients_.floats());
 }
 
 void Parameters::begin_step(int step) {
@@ -197,13 +205,14 @@ void Parameters::update(int) {
   clear_rest();
   const float* const gradients = gradients_.floats() + own_.begin;
   Bfloat16* const read = read_ ? static_cast<Bfloat16*>(read_.at()) + own_.begin : nullptr;
+  const ElementRange moved = own_trained();
   if (optimizer_.kind == OptimizerKind::Sgd) {
     const auto rate = static_cast<float>(optimizer_.learning_rate);
-    return queue_.run(queue_.kernels().sgd, own_.size(), rate, gradients, own_values(), read);
+    return queue_.run(queue_.kernels().sgd, moved.size(), rate, gradients, own_values(), read);
   }
   queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
   const std::size_t decay_from = std::clamp(decay_from_, own_.begin, own_.end) - own_.begin;
-  queue_.run(queue_.kernels().adamw, own_.size(), decay_from,
+  queue_.run(queue_.kernels().adamw, moved.size(), decay_from,
              static_cast<const pipewright_cuda_adamw*>(factors_.at()), gradients, mean_.floats(),
              square_.floats(), own_values(), read);
 }
@@ -351,7 +360,7 @@ void Parameters::list_state(bool has_all_values) {
            false);
     else
       keep_own(kValueSlot, values_);
-    if (!mean_) continue;
+    if (!mean_ || p.host->is_statistic) continue;
     keep_own(moments[0], mean_);
     keep_own(moments[1], square_);
   }

@@ -7,7 +7,8 @@
 // update. So AdamW's state is 18 bytes a parameter there, and 16 elsewhere.
 //
 // In the array, those that do not decay come first, and of both kinds those that count for the
-// norm. Replicas that share the update out (ZeRO 1) have equal parts of the array each: one range,
+// norm. Running statistics come last: no optimizer moves them, and layers read them as floats.
+// Replicas that share the update out (ZeRO 1) have equal parts of the array each: one range,
 // whatever parameters it cuts, of which a replica keeps what the optimizer keeps, and with numbers
 // of bfloat16 the weights themselves too.
 //
@@ -16,6 +17,7 @@
 // that wait say so. One thread at a time; the Queue must outlive it.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <string>
@@ -115,6 +117,10 @@ class Parameters final : public StageWeights, public SharedOutWeights {
 
   /// With numbers of bfloat16, of the weights themselves a replica has its part alone.
   bool divides_values() const { return read_ && part_.count > 1; }
+  /// Of the own part what update() moves.
+  ElementRange own_trained() const {
+    return {std::min(own_.begin, trained_), std::min(own_.end, trained_)};
+  }
   /// Of a part of the array.
   ElementRange part_at(std::size_t index) const;
   /// Elements of a parameter that are in a range of the array.
@@ -149,6 +155,7 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   std::size_t part_floats_ = 0;  // of each part; together at least floats_
   ElementRange own_;             // of the array: what update() updates
   std::size_t decay_from_ = 0;
+  std::size_t trained_ = 0;            // in numbers: what lies behind are statistics
   std::vector<ElementRange> counted_;  // for the norm
   Buffer read_;                        // by layers; empty: the values are
   Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;

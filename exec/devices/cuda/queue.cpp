@@ -90,7 +90,8 @@ Queue::Queue(const pipewright_cuda& cuda, const QueueSite& site)
       }()),
       weights_(memory_of_gpu()),
       attention_(cuda, streams_->computing, site.sms),
-      turns_(cuda, streams_->computing) {
+      turns_(cuda, streams_->computing),
+      scratch_(cuda, streams_->computing) {
   if (site.precision == Precision::Exact) return;
   workspace_ = required(cuda, cuda.allocate(kWorkspaceBytes + kScratchBytes));
   blas_ = cuda.blas(streams_->computing, site.sms, workspace_, kWorkspaceBytes);
@@ -128,7 +129,8 @@ Event Queue::mark(void* stream) {
 
 std::int64_t Queue::workspace_bytes() const {
   const std::size_t own = workspace_ == nullptr ? 0 : kWorkspaceBytes + kScratchBytes;
-  return static_cast<std::int64_t>(own) + attention_.workspace_bytes() + turns_.bytes();
+  return static_cast<std::int64_t>(own) + attention_.workspace_bytes() + turns_.bytes() +
+         scratch_.bytes();
 }
 
 const FusedAttention::Made* Queue::fused_attention(const AttentionShape& shape) {

@@ -16,6 +16,7 @@
 #include "exec/devices/cuda/module.hpp"
 #include "exec/devices/cuda/pool.hpp"
 #include "exec/devices/cuda/rotary_turns.hpp"
+#include "exec/devices/cuda/scratch.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -87,13 +88,17 @@ class Queue {
   /// numerics, whose kernels need none.
   float* column_scratch() const;
 
+  /// So many bytes for kernels of the computing stream, until the next call.
+  void* scratch(std::size_t bytes) { return scratch_.of(bytes); }
+
   /// The pools: of computations; of messages, which the arriving stream writes first; of what
   /// stays.
   Pool& memory() { return memory_; }
   Pool& messages() { return messages_; }
   Pool& weights() { return weights_; }
 
-  /// Bytes that cuBLAS, cuDNN and the kernels have for themselves, and those of rotary positions.
+  /// Bytes that cuBLAS, cuDNN and the kernels have for themselves, those of rotary positions, and
+  /// of scratch().
   std::int64_t workspace_bytes() const;
   /// All that was put on the streams of all ranks is done: nothing has to wait for its memory.
   void forget_guards();
@@ -117,6 +122,7 @@ class Queue {
   void* blas_ = nullptr;  // null in exact numerics
   FusedAttention attention_;
   RotaryTurns turns_;
+  Scratch scratch_;
 };
 
 }  // namespace pipewright::exec::cuda

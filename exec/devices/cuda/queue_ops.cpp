@@ -113,14 +113,8 @@ void QueueOps::add_to(std::size_t n, const float* x, float* y) {
   queue_.run(queue_.kernels().add_to, n, x, y);
 }
 
-/// Whether the operator that adds these words is the gradient's first: then it writes them. An
-/// array of which it adds to a part is cleared.
 bool QueueOps::begins(float* gradient, std::size_t words) {
-  const UnwrittenGradients::Array array = unwritten_.take(gradient);
-  if (array.at == nullptr) return false;
-  if (array.at == gradient && array.size == words) return true;
-  queue_.clear(array.at, array.size * sizeof(float));
-  return false;
+  return unwritten_.begins(gradient, words, queue_);
 }
 
 // --- Linear ---

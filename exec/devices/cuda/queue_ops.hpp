@@ -2,6 +2,7 @@
 // queue's precision. In exact numerics the results have the CPU's bits.
 #pragma once
 
+#include "exec/devices/cuda/image_ops.hpp"
 #include "exec/devices/cuda/queue.hpp"
 #include "exec/devices/cuda/unwritten_gradients.hpp"
 #include "exec/layers/tensor_ops.hpp"
@@ -11,7 +12,8 @@ namespace pipewright::exec::cuda {
 class QueueOps final : public TensorOps, public LlamaOps {
  public:
   /// Both must outlive it.
-  QueueOps(Queue& queue, UnwrittenGradients& unwritten) : queue_(queue), unwritten_(unwritten) {}
+  QueueOps(Queue& queue, UnwrittenGradients& unwritten)
+      : queue_(queue), unwritten_(unwritten), images_(queue, unwritten) {}
 
   Buffer take(std::size_t words) override {
     return queue_.memory().take(words * queue_.number_bytes());
@@ -65,6 +67,7 @@ class QueueOps final : public TensorOps, public LlamaOps {
                              float* dx) override;
   void rotate(const RotaryShape& shape, bool back, float* rows) override;
   LlamaOps& llama() override { return *this; }
+  ImageOps& images() override { return images_; }
   void embedding_forward(const EmbeddingShape& shape, const std::int32_t* ids, const float* tokens,
                          const float* positions, float* y) override;
   void embedding_backward_weight(const EmbeddingShape& shape, const std::int32_t* ids,
@@ -91,6 +94,7 @@ class QueueOps final : public TensorOps, public LlamaOps {
 
   Queue& queue_;
   UnwrittenGradients& unwritten_;
+  QueueImageOps images_;
 };
 
 }  // namespace pipewright::exec::cuda

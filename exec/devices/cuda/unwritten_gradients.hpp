@@ -28,6 +28,16 @@ class UnwrittenGradients {
     sizes_.erase(found);
     return array;
   }
+  /// Whether what adds so many words to an array is the first to do so: then it writes them. An
+  /// array of which it adds to a part is cleared on the queue. Takes it.
+  template <class Queue>
+  bool begins(float* gradient, std::size_t words, Queue& queue) {
+    const Array array = take(gradient);
+    if (array.at == nullptr) return false;
+    if (array.at == gradient && array.size == words) return true;
+    queue.clear(array.at, array.size * sizeof(float));
+    return false;
+  }
   /// Calls with(array) for each that is left; afterwards there is none.
   void take_all(const std::function<void(const Array&)>& with) {
     for (const auto& [at, size] : std::exchange(sizes_, {})) with({at, size});

@@ -110,16 +110,19 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
 
 TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {
   Job job;
-  job.model = model_preset("resnet-tiny");
+  job.model = model_preset("deepseek-tiny");
   const auto executable = executable_on_devices(job, {});
   EXPECT_EQ(executable.at("cpu"), Executable{});
   EXPECT_EQ(executable.at("cuda").answer, Executable::Answer::No);
   EXPECT_THAT(executable.at("cuda").why,
-              ::testing::MatchesRegex("not in the executor: layer \".*conv2d.*"));
-  for (const char* name : {"gpt-tiny", "llama-tiny"}) {
+              ::testing::MatchesRegex("not in the executor: layer \".*latent.*"));
+  for (const char* name : {"gpt-tiny", "llama-tiny", "resnet-tiny"}) {
     job.model = model_preset(name);
     EXPECT_EQ(executable_on_devices(job, {}).at("cuda").answer, Executable::Answer::IfThere);
   }
+  ParallelSetup shared_out;
+  shared_out.zero = 1;
+  EXPECT_THAT(executable_on_devices(job, shared_out).at("cuda").why, HasSubstr("statistics"));
 }
 
 TEST(EstimatedJob, AskedForAPlanThatRunsItNamesTheFasterOneThatDoesNot) {

@@ -132,16 +132,25 @@ TEST(GpuRefusals, APlanThatNeedsAGpuIsShownWithoutOne) {
   }
 }
 
-TEST(GpuRefusals, ImagesAreRefusedInAPlainSentence) {
+TEST(GpuRefusals, ImagesAreTakenButForStatisticsBesideWeightsThatAreSharedOut) {
   const Folder folder;
-  folder.write("images.json", R"({"schema": "pipewright.job/1", "model": "resnet-tiny",
+  for (const auto& [degree, name] :
+       {std::pair{"pp_degree", "images"}, {"sharding_degree", "shared-out"}}) {
+    folder.write(std::string(name) + ".json",
+                 R"({"schema": "pipewright.job/1", "model": "resnet-tiny",
       "cluster": {"preset": "local-cpu", "devices": 2}, "global_batch": 8,
-      "strategy": {"pp_degree": 2}})");
-  const CommandResult tuned = pipewright("tune images.json -q -o images.plan", folder);
-  ASSERT_EQ(tuned.status, 0) << tuned.err;
+      "strategy": {"accumulate_steps": 2, ")" +
+                     std::string(degree) + R"(": 2}})");
+    const CommandResult tuned =
+        pipewright(std::string("tune ") + name + ".json -q -o " + name + ".plan", folder);
+    ASSERT_EQ(tuned.status, 0) << tuned.err;
+  }
+  const CommandResult shown = pipewright("run images.plan --device cuda --dry-run", folder);
+  EXPECT_EQ(shown.status, 0) << shown.err;
   for (const char* device : {" --device cuda", " --transport nccl"}) {
-    expect_refused(folder, std::string("images.plan") + device, 3,
-                   "layers of kind conv2d are not trained on GPUs yet; use --device cpu");
+    expect_refused(folder, std::string("shared-out.plan") + device, 3,
+                   "running statistics beside weights that replicas share out (ZeRO) are not on "
+                   "GPUs yet; use --device cpu");
   }
 }
 

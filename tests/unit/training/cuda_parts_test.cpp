@@ -246,11 +246,14 @@ TEST(CudaRefusals, NameWhatNoGpuTrainsYet) {
   EXPECT_EQ(refusal_of(program, training), "");
   EXPECT_NE(refusal_of(program_of({"pipedream", 2, 4, 1, "torch"}), training).find("versions"),
             std::string::npos);
+  const Model latent = model_preset("deepseek-tiny");
+  training.training.model = &latent;
+  const std::string layer = refusal_of(program, training);
+  EXPECT_NE(layer.find("latent"), std::string::npos) << layer;
+  EXPECT_NE(layer.find("--device cpu"), std::string::npos) << layer;
   const Model images = model_preset("resnet-tiny");
   training.training.model = &images;
-  const std::string layer = refusal_of(program, training);
-  EXPECT_NE(layer.find("conv"), std::string::npos) << layer;
-  EXPECT_NE(layer.find("--device cpu"), std::string::npos) << layer;
+  EXPECT_EQ(refusal_of(program, training), "");
   training.training = setting.training;
   training.training.save.emplace();
   EXPECT_EQ(refusal_of(program, training), "");

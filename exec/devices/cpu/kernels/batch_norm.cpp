@@ -99,6 +99,16 @@ void batch_norm_backward_input(const ChannelShape& s, const float* x, const floa
   }
 }
 
+void move_statistics(const StatisticsMove& m) {
+  const float count = m.micro_batches[0];
+  if (count == 0) return;
+  for (std::size_t c = 0; c < m.channels; ++c) {
+    m.mean[c] += m.rate * (m.means[c] / count - m.mean[c]);
+    m.variance[c] += m.rate * (m.variances[c] / count - m.variance[c]);
+  }
+  m.updates[0] += 1;
+}
+
 void global_average_pool_forward(const ChannelShape& s, const float* x, float* y) {
   const auto pixels = static_cast<std::size_t>(s.pixels);
   const std::size_t planes =
