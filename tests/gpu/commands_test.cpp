@@ -211,6 +211,21 @@ TEST_F(GpuCommands, ATraceShowsTheKernelsOfItsActions) {
   EXPECT_NE(told.out.find("copies and"), std::string::npos) << told.out;
 }
 
+/// As under Nsight. Where the stand-in for CUPTI was not built, nobody refuses.
+TEST_F(GpuCommands, AnotherProfilerLeavesNoRoomForKernels) {
+  if (!std::filesystem::exists(folder_.path() / "libcupti.so.13"))
+    GTEST_SKIP() << "built without CUPTI's header (pip: nvidia-cuda-cupti)";
+  ASSERT_EQ(write_small_job(folder_).status, 0);
+  const CommandResult refused = shell(
+      "PIPEWRIGHT_OTHER_PROFILER=1 ./pipewright run plan.json --device cuda --trace "
+      "trace.json --trace-kernels",
+      folder_);
+  EXPECT_EQ(refused.status, 3) << refused.err;
+  EXPECT_NE(refused.err.find("while no other profiler has attached"), std::string::npos)
+      << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "trace.json"));
+}
+
 TEST_F(GpuCommands, KernelsNeedATrace) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
   for (const char* words : {"plan.json --device cuda --trace-kernels",

@@ -23,6 +23,15 @@ struct Label {
 std::function<void()> watched(std::function<void()> work, const Label& label, std::uint32_t stream,
                               bool captured);
 
+/// Who is told of it in the table's profiler's place, at any time.
+struct Watcher {
+  /// That a piece of work is put on a stream, by the thread that does; gives its number.
+  std::uint64_t (*put)(int is_captured) = nullptr;
+  /// That it has been done, each time. The times are the host's clock's.
+  void (*done)(std::uint64_t number, const pipewright_cuda_activity* work) = nullptr;
+};
+void watch_with(const Watcher& watcher);
+
 /// Fills the table's functions of activities.
 void offer_activities(pipewright_cuda& table);
 
