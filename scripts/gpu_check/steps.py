@@ -173,7 +173,7 @@ def gap_figure(context, title, ran, most_ns):
 def graph(context, ranks, precision):
     """Steps as one CUDA graph: with two ranks their bits, and what lies between actions then."""
     bits = [(tests, 'gpu_graphs', GRAPH_SET, 'steps as CUDA graphs against the serial run')] if ranks == 2 else []
-    all_of(context, *bits, (_replayed, ranks, precision))
+    all_of(context, *bits, (_replayed, ranks, precision), (_recorded, ranks, precision))
 
 
 def _replayed(context, ranks, precision):
@@ -184,6 +184,17 @@ def _replayed(context, ranks, precision):
     context.figure(f'{ranks} partitions, {precision}, CUDA graph: host enqueues, share of a step',
                    max(ran['enqueued_ns']) / ran['steps'][-1]['step_ns'], '<=', 0.05)
     context.figure(f'{ranks} partitions, {precision}, CUDA graph: step, ms', ran['steps'][-1]['step_ns'] * 1e-6)
+
+
+def _recorded(context, ranks, precision):
+    """The plan of _replayed() once more, with its kernels: whose they are, and how far the two clocks are apart."""
+    ran = run_plan(context, 'plan.json', 'recorded', '--device', 'cuda', '--cuda-graph', '--precision', precision,
+                   '--trace-kernels')
+    title, work = f'{ranks} partitions, {precision}, CUDA graph, recorded', ran['gpu_work']
+    context.figure(f'{title}: kernels of no rank, or dropped', work['strays'] + work['dropped'], '<=', 0)
+    context.figure(f'{title}: actions at work, share of their time', work['share_at_work'])
+    context.figure(f'{title}: a kernel outside of its action, us at most', work['apart_ns'] * 1e-3)
+    context.figure(f'{title}: step, ms', ran['steps'][-1]['step_ns'] * 1e-6)
 
 
 # --- Schedules ---
