@@ -2,9 +2,11 @@
 // wire in memory, and a GPU of the host's table. One result, one timeline, the serial run's bits.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "exec/base/waiting.hpp"
 #include "exec/collectives/process/job_groups.hpp"
 #include "exec/transports/nccl/run.hpp"
 #include "exec/transports/process/link.hpp"
@@ -26,15 +28,11 @@ using exec::cuda::Precision;
 constexpr int kSteps = 3;
 constexpr double kMostApart = 2e-6;  // relative norm, of float32
 
-/// Each process's result.
-std::vector<CudaResult> run_everywhere(const Program& program, const Setting& setting,
-                                       HostOrder order, Precision precision = Precision::Exact) {
-  CudaTraining how{setting.training, precision, {}, {}};
-  // Behind an update of AdamW rounding is no longer small.
-  how.training.verified_steps = precision == Precision::Exact ? kSteps : 1;
+/// Each process's result; `cudas` is by process.
+std::vector<CudaResult> run_everywhere(const Program& program, const CudaTraining& how,
+                                       const std::vector<const pipewright_cuda*>& cudas) {
   test::MemoryHub hub(program.ranks(), true);
-  const pipewright_cuda& cuda = host_cuda(order);
-  const pipewright_nccl& nccl = host_nccl(cuda);
+  const pipewright_nccl& nccl = host_nccl(*cudas.front());
   std::vector<CudaResult> results(static_cast<std::size_t>(program.ranks()));
   std::vector<std::jthread> processes;
   for (int p = 0; p < program.ranks(); ++p) {
@@ -42,8 +40,8 @@ std::vector<CudaResult> run_everywhere(const Program& program, const Setting& se
       exec::mpi::Link link(std::make_unique<test::MemoryWire>(hub, p));
       exec::collectives::JobGroups groups(link);
       results[static_cast<std::size_t>(p)] = exec::nccl::run_on_nccl(
-          cuda, nccl, program, costs_of(program, 1000), how, {.steps = kSteps}, link, p,
-          [&](std::span<const RankId> ranks, const auto& look) {
+          *cudas[static_cast<std::size_t>(p)], nccl, program, costs_of(program, 1000), how,
+          {.steps = kSteps}, link, p, [&](std::span<const RankId> ranks, const auto& look) {
             return groups.group(ranks, look);
           });
       EXPECT_TRUE(link.close());
@@ -51,6 +49,15 @@ std::vector<CudaResult> run_everywhere(const Program& program, const Setting& se
   }
   processes.clear();
   return results;
+}
+
+std::vector<CudaResult> run_everywhere(const Program& program, const Setting& setting,
+                                       HostOrder order, Precision precision = Precision::Exact) {
+  CudaTraining how{setting.training, precision, {}, {}};
+  // Behind an update of AdamW rounding is no longer small.
+  how.training.verified_steps = precision == Precision::Exact ? kSteps : 1;
+  return run_everywhere(program, how,
+                        {static_cast<std::size_t>(program.ranks()), &host_cuda(order)});
 }
 
 void expect_one_run(const Program& program, const Setting& setting) {
@@ -126,6 +133,54 @@ TEST(NcclProcesses, DivideLayersWithTheSerialRunsBits) {
     ASSERT_TRUE(result.finished());
     EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;
     EXPECT_EQ(result.steps.back().loss, results.front().steps.back().loss);
+  }
+}
+
+/// A process has a profiler of its own. This one tells of one copy in each step, at the time of the
+/// last instruction.
+template <int process>
+pipewright_cuda recorded(const pipewright_cuda& host) {
+  static std::atomic<std::int64_t> begun_ns{0};
+  static std::atomic<std::uint64_t> step{0};
+  pipewright_cuda table = host;
+  table.record_activities = [](std::int64_t (*)(), std::size_t) { return 0; };
+  table.stop_activities = [] {};
+  table.begin_about = [](std::uint64_t what) {
+    if (what > step) step = what;  // numbers of instructions are less than ranks'
+    begun_ns = exec::local::steady_ns();
+  };
+  table.end_about = [] {};
+  table.take_activities = [](void (*taken)(void*, const pipewright_cuda_activity*), void* by,
+                             std::int64_t* dropped) {
+    const pipewright_cuda_activity one{PIPEWRIGHT_CUDA_COPY, process, 1,      1, step, begun_ns,
+                                       begun_ns + 1,         64,      nullptr};
+    taken(by, &one);
+    *dropped = process;
+    return 0;
+  };
+  return table;
+}
+
+TEST(NcclProcesses, WhatTheirGpusDidComesTogether) {
+  const Program program = lower(planner::make_order("1f1b", {2, 4, 1, {}}),
+                                {.post = Post::Deferred}, {.optimizer = true});
+  const Setting setting(program);
+  const pipewright_cuda& host = host_cuda(HostOrder::Eager);
+  const pipewright_cuda first = recorded<0>(host), second = recorded<1>(host);
+  const auto results = run_everywhere(
+      program, {setting.training, Precision::Float32, {}, {}, false, true}, {&first, &second});
+  for (const CudaResult& result : results) {
+    ASSERT_TRUE(result.work.has_value());
+    EXPECT_EQ(result.work->dropped, 1);
+    EXPECT_EQ(result.work->strays, 0);
+    ASSERT_EQ(result.work->work.size(), 2U);
+    for (int rank = 0; rank < 2; ++rank) {
+      const GpuWork& one = result.work->work[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(one.rank, RankId(rank));
+      EXPECT_EQ(one.instruction, kNoInstruction);
+      EXPECT_EQ(one.bytes, 64);
+      EXPECT_LT(one.end_ns, result.timeline.makespan_ns);
+    }
   }
 }
 

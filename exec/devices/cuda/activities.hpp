@@ -32,7 +32,7 @@ class Activities {
 
   /// Throws MachineError that says what is missing. Both must outlive it.
   Activities(const pipewright_cuda& cuda, const Program& program, std::size_t most = kMostOfStep)
-      : cuda_(cuda), program_(program) {
+      : cuda_(cuda), numbers_{program} {
     if (const std::string why = why_no_cupti(cuda); !why.empty()) throw MachineError(why);
     if (cuda.record_activities([] { return local::steady_ns(); }, most) != 0)
       throw MachineError(cuda.why());
@@ -111,8 +111,7 @@ class Activities {
   }
 
   const pipewright_cuda& cuda_;
-  const Program& program_;
-  const AboutNumbers numbers_{program_};
+  const AboutNumbers numbers_;
 };
 
 /// For another process of the run, and back, behind what is there.
