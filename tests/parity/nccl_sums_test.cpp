@@ -113,6 +113,22 @@ TEST(NcclSums, ReplicasTrainAsTheSerialRunDoesUnderEveryLine) {
   }
 }
 
+/// Running statistics, which are among what is compared, are summed in the same array.
+TEST(NcclSums, ReplicasOfAnImageModelTrainAsTheSerialRunDoes) {
+  const Order order = planner::replicate(planner::make_order("1f1b", {2, 4, 1, {}}), 2);
+  const Program program = lower(order, {.post = Post::Deferred}, {.optimizer = true});
+  const Setting setting(program, model_preset("resnet-tiny"));
+  for (const HostOrder of_streams : kOrders) {
+    const int before = host_nccl_sums();
+    const CudaResult run = trained(of_streams, program, training_of(setting, Precision::Float32));
+    ASSERT_TRUE(run.finished());
+    EXPECT_EQ(host_nccl_sums() - before, expected_sums(program, true));
+    ASSERT_TRUE(run.verify.has_value());
+    EXPECT_LE(run.verify->gradients.norm_rel, 1e-5) << run.verify->gradients.worst;
+    EXPECT_LE(run.verify->parameters.norm_rel, 1e-5) << run.verify->parameters.worst;
+  }
+}
+
 TEST(NcclSums, SeveralStagesARankAreSummedOneBehindTheOther) {
   for (const char* schedule : {"interleaved", "looped-bfs"}) {
     SCOPED_TRACE(schedule);
