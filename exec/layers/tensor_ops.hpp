@@ -30,9 +30,6 @@ class ImageOps {
  public:
   virtual ~ImageOps() = default;
 
-  /// Of `rows` rows the first `width` numbers; rows begin so many numbers apart.
-  virtual void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
-                            int to_stride) = 0;
   /// y += factor · x, rounded twice; and y[0] += 1.
   virtual void add_scaled(std::size_t n, float factor, const float* x, float* y) = 0;
   virtual void add_one(float* y) = 0;
@@ -145,6 +142,9 @@ class ContextOps {
   virtual ~ContextOps() = default;
 
   virtual void copy_keys(const ContextShape& shape, const float* qkv, float* keys) = 0;
+  /// Those of all ranks, [parts][own rows][keys_width], as this device's attention takes them: so,
+  /// or in whatever order it likes better.
+  virtual Buffer in_order(const ContextShape&, Buffer keys) { return keys; }
   virtual void context_attention_forward(const ContextShape& shape, const float* qkv,
                                          const float* keys, float* probabilities,
                                          float* context) = 0;
@@ -184,6 +184,9 @@ class TensorOps {
     return const_cast<float*>(at(static_cast<const float*>(numbers), words));
   }
   virtual void copy(std::size_t words, const float* from, float* to) = 0;
+  /// Of `rows` rows the first `width` numbers; rows begin so many numbers apart.
+  virtual void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
+                            int to_stride) = 0;
   /// y += x.
   virtual void add_to(std::size_t n, const float* x, float* y) = 0;
 

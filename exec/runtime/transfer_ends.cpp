@@ -38,7 +38,8 @@ bool TransferEnds::has_data(InstructionId id) const {
   if (has_data_[at(id)] == 0) return false;
   if (program_.part_of.empty() || !program_.code[id].in_collective()) return true;
   return for_each_datum(program_, id, [this](InstructionId input) {
-    return !program_.code[input].is_communication() || has_ended(input);
+    const ActionKind kind = program_.code[input].kind;
+    return !(is_transfer(kind) || is_call(kind)) || has_ended(input);
   });
 }
 

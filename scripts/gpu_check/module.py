@@ -18,7 +18,8 @@ ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBac
           'CausalSoftmaxBackwardInput': (2, 1), 'CrossEntropyForward': (1, 1), 'MseForward': (2, 0),
           'SwigluForward': (2, 1), 'SwigluBackwardInput': (3, 2), 'Rotate': (4, 2), 'RmsNormForward': (2, 1),
           'RmsNormBackwardInput': (3, 1), 'JudgeRow': (1, 0), 'TellLogits': (1, 0), 'AddExponentials': (1, 1),
-          'FinishCrossEntropy': (1, 1)}
+          'FinishCrossEntropy': (1, 1), 'CopyColumns': (1, 1), 'RingRowsForward': (2, 2), 'FinishRing': (1, 1),
+          'ProductsOfRows': (2, 0), 'RingRowsBackward': (2, 2)}
 
 
 def check(holds, what):

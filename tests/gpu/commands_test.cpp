@@ -96,10 +96,16 @@ TEST_F(GpuCommands, ALlamaTrainsWithTheSerialRunsBits) {
   EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
 }
 
-/// Ranks of two stages, two of each; what one device has saved the other goes on with, also whole.
+/// Ranks of two stages, two of each, which divide layers or sequences; what one device has saved
+/// the other goes on with, also whole.
 TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
   ASSERT_EQ(write_small_job(folder_).status, 0);
-  for (const bool divides_rows : {false, true}) {
+  const json ways = {{{"mp_degree", 2}, {"use_sequence_parallel", false}},
+                     {{"mp_degree", 2}, {"use_sequence_parallel", true}},
+                     {{"mp_degree", 1}, {"cp_degree", 2}},
+                     {{"mp_degree", 1}, {"cp_degree", 2}, {"cp_comm_type", "p2p"}}};
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    SCOPED_TRACE(ways[way].dump());
     json job = json::parse(small_job(R"(, "tuner_save_path": "divided.plan")", 4));
     job["model"] = {{"schema", "pipewright.model/1"},
                     {"transformer",
@@ -109,11 +115,8 @@ TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
                       {"ffn", 48},
                       {"vocabulary", 256},
                       {"sequence", 16}}}};
-    job["strategy"] = {{"pp_degree", 2},
-                       {"mp_degree", 2},
-                       {"accumulate_steps", 4},
-                       {"use_sequence_parallel", divides_rows},
-                       {"schedule_mode", "1f1b"}};
+    job["strategy"] = {{"pp_degree", 2}, {"accumulate_steps", 4}, {"schedule_mode", "1f1b"}};
+    job["strategy"].update(ways[way]);
     folder_.write("divided.json", job.dump());
     const CommandResult tuned = shell("./pipewright tune divided.json -q", folder_);
     ASSERT_EQ(tuned.status, 0) << tuned.err;
@@ -126,17 +129,23 @@ TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
     EXPECT_EQ(whole, losses_of(result_of(exact + "--device cpu --steps 6")));
     const std::vector<double> rest(whole.begin() + 3, whole.end());
     for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
-      const std::string saved = std::string("divided-by-") + first + (divides_rows ? "-rows" : "");
+      const std::string saved = std::string("divided-by-") + first + std::to_string(way);
       result_of(exact + "--device " + first + " --steps 3 --save-checkpoint " + saved);
       EXPECT_EQ(losses_of(result_of(exact + "--device " + second + " --steps 6 --load-checkpoint " +
                                     saved + " --verify")),
                 rest);
     }
+    const std::string forward = exact + "--mode evaluate --load-checkpoint divided-by-cuda" +
+                                std::to_string(way) + " --device ";
+    const CommandResult evaluated = run(forward + "cuda");
+    if (ways[way].at("mp_degree") == 1) {
+      EXPECT_EQ(result_of(forward + "cuda").at("evaluation"),
+                result_of(forward + "cpu").at("evaluation"));
+    } else {
+      EXPECT_EQ(evaluated.status, 2) << evaluated.err;
+      EXPECT_NE(evaluated.err.find("layers that ranks divide"), std::string::npos) << evaluated.err;
+    }
   }
-  const CommandResult evaluated =
-      run("divided.plan --device cuda --mode evaluate --load-checkpoint divided-by-cuda");
-  EXPECT_EQ(evaluated.status, 2) << evaluated.err;
-  EXPECT_NE(evaluated.err.find("layers that ranks divide"), std::string::npos) << evaluated.err;
 }
 
 /// Copies for other replicas lie on the host.

@@ -1,5 +1,5 @@
-// Trainings of layers that ranks divide, with copies between ranks, on every table there is: a GPU,
-// or the host's.
+// Trainings of layers and sequences that ranks divide, with copies between ranks, on every table
+// there is: a GPU, or the host's.
 #include <gtest/gtest.h>
 
 #include "exec/devices/cuda/run.hpp"
@@ -25,8 +25,8 @@ TEST_F(CudaDividedRuns, HaveTheSerialRunsBits) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
   for (const char* style : {"gpt", "llama"}) {
     const Model model = with_eight_tokens({{"style", style}});
-    for (const bool rows : {false, true}) {
-      const Layout layout{.tensor = 2, .rows = rows};
+    for (const Layout& layout : {Layout{}, Layout{.rows = true}, Layout{.tensor = 1, .context = 2},
+                                 Layout{.tensor = 1, .context = 2, .ring = true}}) {
       const Program program = divided(order, model, layout);
       DividedSetting setting(program, model, exec::Numerics::Exact, layout);
       exec::cuda::CudaTraining how{setting.training, exec::cuda::Precision::Exact, {}, {}};
@@ -41,6 +41,29 @@ TEST_F(CudaDividedRuns, HaveTheSerialRunsBits) {
         EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
         EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
         EXPECT_EQ(run.steps.back().loss, expected.losses.back());
+      }
+    }
+  }
+}
+
+/// As --verify allows it; keys and values by way of the hosts, gathered or round the ring.
+TEST_F(CudaDividedRuns, SequencesStayWithinRoundingOutsideOfExactNumerics) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  const Model model = with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}});
+  for (const bool ring : {false, true}) {
+    const Layout layout{.tensor = 1, .context = 2, .ring = ring};
+    const Program program = divided(order, model, layout, "torch", exec::Numerics::Fast);
+    DividedSetting setting(program, model, exec::Numerics::Fast, layout);
+    for (const auto& [precision, most] : {std::pair{exec::cuda::Precision::Float32, 2e-6},
+                                          {exec::cuda::Precision::Bfloat16, 3e-2}}) {
+      exec::cuda::CudaTraining how{setting.training, precision, {}, {}};
+      how.training.verified_steps = 1;
+      for (const NamedCuda& cuda : cudas_) {
+        SCOPED_TRACE(cuda.name);
+        const auto run = exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000), how,
+                                                 {.steps = 1});
+        ASSERT_TRUE(run.finished());
+        EXPECT_LE(run.verify->gradients.norm_rel, most) << run.verify->gradients.worst;
       }
     }
   }

@@ -27,7 +27,6 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.sharding.divides_gradients())
     refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
   const StageDivision ranks = cpu::division_of(program, training.training);
-  if (ranks.context > 1) refuse("with sequences that ranks divide (cp)");
   if (ranks.experts > 1 || ranks.folds_experts()) refuse("with experts that ranks divide (ep)");
   if (ranks.tensor > 1 && training.training.mode != RunMode::Train)
     throw InputError(
@@ -69,6 +68,7 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
     StageSpec spec{of.model,         plan.first_layer, plan.end_layer, of.micro_batch_size,
                    of.micro_batches, of.seed,          of.optimizer,   of.options.recompute};
     spec.place.tensor = coordinate_of(program.devices, kTensorAxis, rank);
+    spec.place.context = coordinate_of(program.devices, kContextAxis, rank);
     spec.ranks = cpu::division_of(program, of);
     spec.numerics = site.precision == Precision::Exact ? Numerics::Exact : Numerics::Fast;
     auto stage =
@@ -146,20 +146,20 @@ void Device::compute_part(const Action& action) {
 
 /// What the call sums is on the computing stream by now.
 void Device::give_sum(InstructionId call) {
-  strands_.issue(call);
-  const auto paused = strands_.paused_for(call);
-  if (!paused || !transport_sums_) return;
-  transport_.contribute(rank_, call, member_sums_.part_of(paused->wanted));
+  const auto begun = strands_.begin_call(call);
+  if (!begun || !transport_sums_) return;
+  transport_.contribute(rank_, call, member_sums_.part_of(begun->wanted));
 }
 
 void Device::take_sum(InstructionId call) {
-  const auto paused = strands_.paused_for(call);
-  if (!paused) return;  // a call beside the pipeline, which brings nothing
+  const auto ended = strands_.end_call(call);
+  if (!ended) return;  // a call beside the pipeline, which brings nothing
+  const Wanted& wanted = ended->wanted;
   if (transport_sums_)
     member_sums_.take(transport_.gathered(rank_, call).front());
   else
-    member_sums_.bring_together(paused->wanted, *paused->stage.tensor(), *strands_.groups().tensor);
-  strands_.has_come(call);
+    member_sums_.bring_together(wanted, ended->stage.along(wanted.axis),
+                                strands_.groups().along(wanted.axis));
 }
 
 // --- Before the first step ---
@@ -200,8 +200,9 @@ void Device::rehearse(InstructionId id) {
     tensors_.for_each_action(program_.cell(id), [this](const Action& action) {
       if (!is_compute(action.kind) || action.kind == ActionKind::Opt) return;
       RankGroups& groups = stages_.at(action.stage.value).groups();
-      run_counting(stages_.task_of(action, messages_), groups.point(),
-                   [&](const Wanted& wanted) { member_sums_.rehearse(wanted, *groups.tensor()); });
+      run_counting(stages_.task_of(action, messages_), groups.point(), [&](const Wanted& wanted) {
+        member_sums_.rehearse(wanted, groups.along(wanted.axis));
+      });
     });
   }
 }

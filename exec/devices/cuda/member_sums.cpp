@@ -6,17 +6,28 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "exec/layers/layer.hpp"
+#include "exec/training/tensor_sums.hpp"
 
 namespace pipewright::exec::cuda {
 ArrayOfGroup MemberSums::array_of(const Wanted& wanted) const {
   const bool is_narrow = queue_.number_bytes() == sizeof(Bfloat16);
   if (wanted.rows != nullptr)
-    return {wanted.rows->values, words_of(wanted.rows->rows, wanted.rows->width), is_narrow};
+    return {wanted.rows->values, words_of(wanted.rows->rows, wanted.rows->width),
+            is_narrow && !wanted.rows->in_floats};
   PIPEWRIGHT_ASSERT(wanted.sum != nullptr, "ranks bring together what no GPU does");
   return {wanted.sum->values, wanted.sum->size(), is_narrow && !wanted.sum->in_floats};
 }
 
+RoundOfGroup MemberSums::round_of(const RingOfMembers& ring) const {
+  RoundOfGroup round{.hops = {}, .bytes = words_of(ring.rows, ring.width) * queue_.number_bytes()};
+  for (const RingOfMembers::Hop& hop : ring.arrays) round.hops.push_back({hop.sent, hop.arrived});
+  return round;
+}
+
 PartPtr MemberSums::part_of(const Wanted& wanted) {
+  if (wanted.ring != nullptr)
+    return std::make_shared<DevicePart>(round_of(*wanted.ring), queue_.record(queue_.computing()));
   return std::make_shared<DevicePart>(array_of(wanted), queue_.record(queue_.computing()));
 }
 
@@ -28,6 +39,7 @@ void MemberSums::take(const PartPtr& together) {
 
 void MemberSums::bring_together(const Wanted& wanted, const AxisGroup& members,
                                 collectives::Group& group) {
+  if (wanted.ring != nullptr) return pass_on(round_of(*wanted.ring), group);
   const ArrayOfGroup array = array_of(wanted);
   if (wanted.rows != nullptr) return gather(array, group);
   if (members.numerics() == Numerics::Exact)
@@ -84,6 +96,16 @@ void MemberSums::gather(const ArrayOfGroup& array, collectives::Group& group) {
   std::vector<float> wide;
   std::vector<Bfloat16> narrow;
   array.is_narrow ? together(narrow) : together(wide);
+}
+
+/// What is sent stays as it is until then, also beside a computation.
+void MemberSums::pass_on(const RoundOfGroup& round, collectives::Group& group) {
+  for (const RoundOfGroup::Hop& hop : round.hops) {
+    std::vector<std::byte> sent, arrived(round.bytes);
+    download({const_cast<void*>(hop.sent), round.bytes}, sent);
+    exec::pass_on(sent, arrived, group);
+    upload(arrived, {hop.arrived, round.bytes});
+  }
 }
 
 template <class Number>

@@ -1,6 +1,6 @@
 // What ranks bring together which divide a stage's layers (exec/layers/tensor_group.hpp), of arrays
-// that lie on GPUs: sums, whole or each rank's rows of them, and rows of all. By a transport that
-// does it where they lie, or by way of the hosts. One thread at a time, the rank's.
+// that lie on GPUs: sums, whole or each rank's rows of them, rows of all, and what goes round. By a
+// transport that does it where they lie, or by way of the hosts. One thread at a time, the rank's.
 #pragma once
 
 #include <functional>
@@ -36,6 +36,8 @@ class MemberSums {
   template <class Number>
   void add_up(const ArrayOfGroup& array, collectives::Group& group);
   void gather(const ArrayOfGroup& array, collectives::Group& group);
+  RoundOfGroup round_of(const RingOfMembers& ring) const;
+  void pass_on(const RoundOfGroup& round, collectives::Group& group);
   template <class Number>
   void download(const ArrayOfGroup& array, std::vector<Number>& to);
   template <class Number>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/units.hpp"
@@ -34,6 +35,17 @@ struct ArrayOfGroup {
   bool is_narrow = false;  // bfloat16, else float32
 };
 
+/// Arrays of so many bytes that go round the ranks of a group: each sends one to the next rank, and
+/// gets that of the rank before.
+struct RoundOfGroup {
+  struct Hop {
+    const void* sent = nullptr;
+    void* arrived = nullptr;
+  };
+  std::vector<Hop> hops;
+  std::size_t bytes = 0;  // of each
+};
+
 /// What a member brings to a sum, or has made of an array that is gathered, and where it finds the
 /// whole: the same memory, its own. Only for a transport that sums on GPUs
 /// (Device::leave_sums_to_transport()).
@@ -42,12 +54,14 @@ class DevicePart final : public Part {
   DevicePart(Buffer what, Event when, Buffer also = {})
       : buffer(std::move(what)), beside(std::move(also)), ready(std::move(when)) {}
   DevicePart(const ArrayOfGroup& what, Event when) : of_group(what), ready(std::move(when)) {}
+  DevicePart(RoundOfGroup what, Event when) : round(std::move(what)), ready(std::move(when)) {}
   HostPayload pack() const override {
     PIPEWRIGHT_ASSERT(false, "a part that lies on a GPU is not packed");
     return HostPayload({});
   }
 
-  ArrayOfGroup of_group;  // or these:
+  ArrayOfGroup of_group;  // or this:
+  RoundOfGroup round;     // or these:
   Buffer buffer, beside;  // of which the second is gathered too, if there is one
   Event ready;            // after the work that made the part; of what comes back, after the sum
 };

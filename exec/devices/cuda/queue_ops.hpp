@@ -2,6 +2,7 @@
 // queue's precision. In exact numerics the results have the CPU's bits.
 #pragma once
 
+#include "exec/devices/cuda/context_ops.hpp"
 #include "exec/devices/cuda/queue.hpp"
 #include "exec/devices/cuda/unwritten_gradients.hpp"
 #include "exec/layers/tensor_ops.hpp"
@@ -11,7 +12,8 @@ namespace pipewright::exec::cuda {
 class QueueOps final : public TensorOps, public LlamaOps {
  public:
   /// Both must outlive it.
-  QueueOps(Queue& queue, UnwrittenGradients& unwritten) : queue_(queue), unwritten_(unwritten) {}
+  QueueOps(Queue& queue, UnwrittenGradients& unwritten)
+      : queue_(queue), unwritten_(unwritten), context_(queue, *this) {}
 
   Buffer take(std::size_t words) override {
     return queue_.memory().take(words * queue_.number_bytes());
@@ -24,6 +26,8 @@ class QueueOps final : public TensorOps, public LlamaOps {
                                           words * queue_.number_bytes());
   }
   void copy(std::size_t words, const float* from, float* to) override;
+  void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
+                    int to_stride) override;
   void add_to(std::size_t n, const float* x, float* y) override;
   void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y) override;
   void linear_backward_input(const LinearShape& shape, const float* dy, const float* w,
@@ -82,6 +86,7 @@ class QueueOps final : public TensorOps, public LlamaOps {
   void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
                                const std::int32_t* ids, const float* dy, float* dtokens,
                                float* dpositions) override;
+  ContextOps& context() override { return context_; }
 
  private:
   /// Adds x · dy to dw.
@@ -91,6 +96,10 @@ class QueueOps final : public TensorOps, public LlamaOps {
 
   Queue& queue_;
   UnwrittenGradients& unwritten_;
+  QueueContextOps context_;
 };
+
+/// For kernels of positions.
+pipewright_cuda_places places_of(const EmbeddingShape& shape);
 
 }  // namespace pipewright::exec::cuda

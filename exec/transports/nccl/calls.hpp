@@ -3,10 +3,10 @@
 // exec/transports/nccl/read_back.hpp turns it into a Program again for check to judge, and the
 // transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs,
 // over the array of all gradients, or weights, with its gaps for alignment, and the ALL_REDUCEs,
-// REDUCE_SCATTERs and ALL_GATHERs of groups outside of exact numerics (no GPU trains layers yet
-// that ask for others), and it makes calls that follow one another on different communicators
-// between an ncclGroupStart and End, which changes nothing but what they cost. Nothing here needs a
-// GPU.
+// REDUCE_SCATTERs, ALL_GATHERs and RING_SENDs of groups outside of exact numerics (no GPU trains
+// layers yet that ask for others); a RING_SEND of several arrays is a send and a receive of each in
+// one group. And it makes calls that follow one another on different communicators between an
+// ncclGroupStart and End, which changes nothing but what they cost. Nothing here needs a GPU.
 //
 // A rank has a stream that computes and, under `stream`, one for each queue of docs/semantics.md
 // §2.1 and one for its collectives. A call's stream first waits for the events in `waits_for`.

@@ -116,6 +116,12 @@ void plan_collectives(const Program& program, CommunicatorPlan& plan) {
     plan.of_collective.push_back(known.at(key_of(collective)));
 }
 
+/// From each member to the next one.
+void add_ring(const Communicator& communicator, std::vector<std::pair<int, int>>& edges) {
+  const auto members = static_cast<int>(communicator.members.size());
+  for (int m = 0; m < members; ++m) edges.emplace_back(m, (m + 1) % members);
+}
+
 void plan_warm_ups(const Program& program, CommunicatorPlan& plan) {
   std::vector<std::vector<std::pair<int, int>>> edges(plan.communicators.size());
   if (program.policy.connect == Connect::Ready) {
@@ -124,13 +130,18 @@ void plan_warm_ups(const Program& program, CommunicatorPlan& plan) {
       edges[plan.of_route[r]].emplace_back(communicator.index_of(program.routes[r].source),
                                            communicator.index_of(program.routes[r].destination));
     }
+    for (std::size_t i = 0; i < program.collectives.size(); ++i) {
+      const std::uint32_t c = plan.of_collective[i];
+      if (program.collectives[i].kind == ActionKind::RingSend)
+        add_ring(plan.communicators[c], edges[c]);
+    }
   }
   for (std::uint32_t c = 0; c < plan.communicators.size(); ++c) {
     std::sort(edges[c].begin(), edges[c].end());
     edges[c].erase(std::unique(edges[c].begin(), edges[c].end()), edges[c].end());
     const Use use = plan.communicators[c].use;
-    if (use == Use::Replicas || use == Use::Group || !edges[c].empty())
-      plan.warm_ups.push_back({c, std::move(edges[c])});
+    if (use == Use::Replicas || use == Use::Group) plan.warm_ups.push_back({c, {}});
+    if (!edges[c].empty()) plan.warm_ups.push_back({c, std::move(edges[c])});
   }
 }
 

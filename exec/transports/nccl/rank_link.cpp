@@ -386,6 +386,28 @@ int RankLink::call_group(InstructionId member, const cuda::ArrayOfGroup& array,
   }
 }
 
+/// To the next member and from the one before, as one group: between two they are the same.
+void RankLink::send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream) {
+  const std::uint32_t c = plan_.of_collective[code(member).route];
+  const Communicator& group = plan_.communicators[c];
+  const int members = static_cast<int>(group.members.size()), own = group.index_of(rank_);
+  const int next = (own + 1) % members, before = (own + members - 1) % members;
+  const std::string what = program_.text(member);
+  constexpr int kKind = PIPEWRIGHT_NCCL_BYTES;
+  call([&] { return nccl_.group_start(); }, "a group");
+  for (const cuda::RoundOfGroup::Hop& hop : round.hops) {
+    call([&] { return nccl_.send(hop.sent, round.bytes, kKind, next, communicators_[c], stream); },
+         what.c_str());
+    call(
+        [&] {
+          return nccl_.receive(hop.arrived, round.bytes, kKind, before, communicators_[c], stream);
+        },
+        what.c_str());
+  }
+  call([&] { return nccl_.group_end(); }, "a group");
+  settle(c);
+}
+
 void RankLink::make_sum(InstructionId member) {
   cuda::Queue& queue = *device_.queue;
   queue.enter();
@@ -394,6 +416,7 @@ void RankLink::make_sum(InstructionId member) {
   void* const stream = stream_of(member);
   if (stream != queue.computing()) queue.wait(stream, part.ready);
   cuda::Event start = device_.timeline->mark(stream);
+  if (!part.round.hops.empty()) send_round(member, part.round, stream);
   if (part.of_group.at != nullptr) {
     call([&] { return call_group(member, part.of_group, stream); }, program_.text(member).c_str());
     settle(c);

@@ -110,6 +110,7 @@ class RankLink {
   void make_sum(InstructionId member);
   int call_collective(InstructionId member, const Buffer& array, void* stream) const;
   int call_group(InstructionId member, const cuda::ArrayOfGroup& array, void* stream) const;
+  void send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream);
 
   const pipewright_nccl& nccl_;
   const Program& program_;

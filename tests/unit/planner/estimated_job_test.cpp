@@ -103,9 +103,11 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
   divided.sequence_parallel = true;
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
-  divided.context = 2;
-  EXPECT_EQ(to_text(executable_on_devices(gpt, divided).at("cuda")),
-            "not in the executor: context parallelism on GPUs");
+  for (const bool ring : {false, true}) {
+    divided.context = 2;
+    divided.ring = ring;
+    EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
+  }
 }
 
 TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {
