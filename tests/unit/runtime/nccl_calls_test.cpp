@@ -312,6 +312,24 @@ TEST(NcclCalls, CollectivesOfGroupsAreCalledOnTheirOwnCommunicators) {
   EXPECT_EQ(read.program.code.size(), program.code.size());
 }
 
+/// Beside the sum that connects every group, where connections are made before the first step.
+TEST(NcclCalls, ARingOfMembersIsConnectedOverItsEdges) {
+  const std::string line = ",RING_SEND(g:1:4x8:float32)\n";
+  const std::string csv = "0F0" + line + "0F1" + line + "0F2" + line;
+  using Edges = std::vector<std::pair<int, int>>;
+  for (const Connect connect : {Connect::Ready, Connect::FirstUse}) {
+    const StepCalls step = calls_of(program_of(csv, {.connect = connect}), sizes(1, 0));
+    std::vector<Edges> connected;
+    for (const WarmUp& one : step.plan.warm_ups) connected.push_back(one.edges);
+    const Edges ring{{0, 1}, {1, 2}, {2, 0}};
+    EXPECT_EQ(connected,
+              connect == Connect::Ready ? (std::vector<Edges>{{}, ring}) : std::vector<Edges>{{}});
+    EXPECT_THAT(lines_of(step.ranks[2]),
+                ElementsAre("compute 0F2 @compute", "ncclSend + ncclRecv RING_SEND @group g <0F2"));
+    EXPECT_EQ(verdict_of(read_back(step)), Verdict::Ok);
+  }
+}
+
 TEST(NcclCalls, WhatIsNoCallOfNcclIsRefused) {
   for (const auto& [call, why] : {std::pair("NEW_GROUP(g)", "makes a group inside a step"),
                                   std::pair("HOST_SYNC", "waits for the device inside a step")}) {
