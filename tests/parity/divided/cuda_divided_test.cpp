@@ -232,6 +232,7 @@ void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
 TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
   for (const Model& model : {divisible_model(), divisible_llama()})
     expect_brought_together_by_nccl(model, {.tensor = 2});
+  expect_brought_together_by_nccl(divisible_llama(), {.tensor = 2, .replicas = 2});
 }
 
 TEST(CudaDivided, RowsAreScatteredAndGatheredByNccl) {
