@@ -114,9 +114,7 @@ TEST(NcclProcesses, ReplicasInFloatsAddTheirGradientsByNccl) {
 }
 
 /// In exact numerics chains go from process to process by the wire; NCCL sums floats.
-TEST(NcclProcesses, DivideLayersWithTheSerialRunsBits) {
-  const Model model = divisible_llama();
-  const Layout layout{.tensor = 2};
+void expect_divided(const Model& model, const Layout& layout) {
   const Program program =
       divided(planner::make_order("gpipe", {1, 2, 1, {}}), model, layout, "megatron-batched");
   const DividedSetting setting(program, model, exec::Numerics::Exact, layout);
@@ -127,6 +125,15 @@ TEST(NcclProcesses, DivideLayersWithTheSerialRunsBits) {
     EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;
     EXPECT_EQ(result.steps.back().loss, results.front().steps.back().loss);
   }
+}
+
+TEST(NcclProcesses, DivideLayersWithTheSerialRunsBits) {
+  expect_divided(divisible_llama(), {.tensor = 2});
+}
+
+/// Rows go the same ways, counts ahead of them.
+TEST(NcclProcesses, DivideExpertsWithTheSerialRunsBits) {
+  expect_divided(divisible_mixtral({{"ffn", 12}}), {.tensor = 1, .experts = 2});
 }
 
 TEST(NcclProcesses, OneThatHasNoGpuSaysSo) {

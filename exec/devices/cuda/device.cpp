@@ -28,14 +28,13 @@ void require_trainable(const Program& program, const CudaTraining& training) {
     refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
   const StageDivision ranks = cpu::division_of(program, training.training);
   if (ranks.context > 1) refuse("with sequences that ranks divide (cp)");
-  if (ranks.experts > 1 || ranks.folds_experts()) refuse("with experts that ranks divide (ep)");
-  if (ranks.tensor > 1 && training.training.mode != RunMode::Train)
+  if ((ranks.tensor > 1 || ranks.experts > 1) && training.training.mode != RunMode::Train)
     throw InputError(
         "a GPU does not evaluate and predict with layers that ranks divide yet; use --device cpu");
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
-  if (training.as_graph) require_captured(program);
+  if (training.as_graph) require_captured(program, *training.training.model);
 }
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
@@ -69,11 +68,11 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
     StageSpec spec{of.model,         plan.first_layer, plan.end_layer, of.micro_batch_size,
                    of.micro_batches, of.seed,          of.optimizer,   of.options.recompute};
     spec.place.tensor = coordinate_of(program.devices, kTensorAxis, rank);
+    spec.place.experts = coordinate_of(program.devices, kExpertAxis, rank);
     spec.ranks = cpu::division_of(program, of);
     spec.numerics = site.precision == Precision::Exact ? Numerics::Exact : Numerics::Fast;
-    auto stage =
-        std::make_unique<Stage>(queue_, spec, between(), of.mode,
-                                shards ? shards->replicas[shards->own].of_all : PartOfAll{});
+    auto stage = std::make_unique<Stage>(queue_, spec, between(), of.mode,
+                                         shards ? shards->replicas[shards->own] : ShardPlace{});
     if (shards) stage->own_shard(*std::move(shards), program.sharding);
     if (of.start != nullptr) cpu::restore(*stage, *of.start);
     sums_.add(id, *stage);
@@ -157,6 +156,8 @@ void Device::take_sum(InstructionId call) {
   if (!paused) return;  // a call beside the pipeline, which brings nothing
   if (transport_sums_)
     member_sums_.take(transport_.gathered(rank_, call).front());
+  else if (paused->wanted.exchange != nullptr)
+    member_sums_.bring_together(*paused->wanted.exchange, *strands_.groups().experts);
   else
     member_sums_.bring_together(paused->wanted, *paused->stage.tensor(), *strands_.groups().tensor);
   strands_.has_come(call);
@@ -200,8 +201,9 @@ void Device::rehearse(InstructionId id) {
     tensors_.for_each_action(program_.cell(id), [this](const Action& action) {
       if (!is_compute(action.kind) || action.kind == ActionKind::Opt) return;
       RankGroups& groups = stages_.at(action.stage.value).groups();
-      run_counting(stages_.task_of(action, messages_), groups.point(),
-                   [&](const Wanted& wanted) { member_sums_.rehearse(wanted, *groups.tensor()); });
+      run_counting(stages_.task_of(action, messages_), groups.point(), [&](const Wanted& wanted) {
+        if (wanted.sum != nullptr) member_sums_.rehearse(wanted, *groups.tensor());
+      });
     });
   }
 }
@@ -217,6 +219,8 @@ void Device::update() {
 void Device::leave_sums_to_transport() {
   if (queue_.site().precision == Precision::Exact) return;
   transport_sums_ = true;
+  // NCCL would add up experts of replicas that hold others.
+  if (cpu::division_of(program_, training_.training).experts > 1) return;
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 
