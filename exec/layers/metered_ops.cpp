@@ -315,6 +315,31 @@ void MeteredOps::global_average_pool_backward_input(const ChannelShape& shape, c
 }
 
 /// Choosing and sorting are comparisons and copies, which are free.
+/// In numbers narrower than floats a device rounds the gradient before it multiplies.
+Buffer MeteredOps::rounded_logits(const LinearShape& shape) {
+  return element_ < sizeof(float)
+             ? take(static_cast<std::size_t>(shape.rows) * static_cast<std::size_t>(shape.out))
+             : Buffer();
+}
+void MeteredOps::router_forward(const LinearShape& shape, const float*, const float*,
+                                const float* bias, float*) {
+  count(product_of(shape) + (bias != nullptr ? product(shape.rows, shape.out) : 0));
+}
+void MeteredOps::router_backward_input(const LinearShape& shape, const float*, const float*,
+                                       float*) {
+  const Buffer rounded = rounded_logits(shape);
+  count(product_of(shape));
+}
+void MeteredOps::router_backward_weight(const LinearShape& shape, const float*, const float*,
+                                        float*, float* dbias) {
+  const Buffer rounded = rounded_logits(shape);
+  count(product_of(shape) + (dbias != nullptr ? product(shape.rows, shape.out) : 0));
+}
+RunBegins MeteredOps::fetch_begins(const std::int32_t*, std::size_t runs, int even) {
+  std::vector<std::int32_t> counts(runs);
+  count_evenly(even, counts);
+  return begins_of(counts);
+}
 void MeteredOps::route(const RouterShape& shape, const float*, const float*, float*,
                        const Routes&) {
   const Buffer scratch = take(shape.scratch());

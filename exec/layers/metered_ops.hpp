@@ -135,9 +135,15 @@ class MeteredOps final : public TensorOps,
                                float*, float*) override;
 
   ExpertOps& experts() override { return *this; }
+  void router_forward(const LinearShape& shape, const float*, const float*, const float* bias,
+                      float*) override;
+  void router_backward_input(const LinearShape& shape, const float*, const float*, float*) override;
+  void router_backward_weight(const LinearShape& shape, const float*, const float*, float*,
+                              float* dbias) override;
   void route(const RouterShape& shape, const float*, const float*, float*, const Routes&) override;
   void place_rows(const RouterShape&, const float*, const Routes&) override {}
   void count_choices(const RouterShape&, const Routes&, float*) override {}
+  void balance(int, float, const float*, float*) override {}
   void count_choices_of_chunks(const RouterShape&, const Routes&, float*) override {}
   void sum_choices(const RouterShape&, const float*, const ChoiceSums&) override {}
   void route_backward(const RouterShape& shape, float, const float*, const float*, const Routes&,
@@ -148,10 +154,7 @@ class MeteredOps final : public TensorOps,
                   float*) override;
   void weigh_rows_backward(const RouterShape& shape, int width, const Routes&, const float*,
                            const float*, const float*, float*, float*) override;
-  void count_rows(const std::int32_t*, int even, std::span<std::int32_t> counts) override {
-    count_evenly(even, counts);
-  }
-  void set_begins(std::span<const std::int32_t>, std::int32_t*) override {}
+  RunBegins fetch_begins(const std::int32_t*, std::size_t runs, int even) override;
   void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t*, const float*,
                              const float*, float*) override;
   void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t*,
@@ -179,6 +182,7 @@ class MeteredOps final : public TensorOps,
   Buffer hold(std::size_t bytes);
   void count(std::size_t n, double operations_each);
   void convolve(const ConvShape& shape);
+  Buffer rounded_logits(const LinearShape& shape);
 
   const std::size_t element_;
   MemoryMeter meter_;

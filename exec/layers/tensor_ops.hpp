@@ -85,10 +85,20 @@ class ExpertOps {
  public:
   virtual ~ExpertOps() = default;
 
+  /// Logits, and their gradient, are floats of 4 bytes (TensorOps::take_floats()), as are counts
+  /// and the weights of chosen experts: rounded any more, too many logits would be equal. bias and
+  /// dbias may be null.
+  virtual void router_forward(const LinearShape& shape, const float* x, const float* w,
+                              const float* bias, float* logits) = 0;
+  virtual void router_backward_input(const LinearShape& shape, const float* dlogits, const float* w,
+                                     float* dx) = 0;
+  virtual void router_backward_weight(const LinearShape& shape, const float* x,
+                                      const float* dlogits, float* dw, float* dbias) = 0;
   virtual void route(const RouterShape& shape, const float* logits, const float* bias,
                      float* weights, const Routes& routes) = 0;
   virtual void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) = 0;
   virtual void count_choices(const RouterShape& shape, const Routes& routes, float* counts) = 0;
+  virtual void balance(int experts, float rate, const float* counts, float* bias) = 0;
   virtual void count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
                                        float* counts) = 0;
   virtual void sum_choices(const RouterShape& shape, const float* counts,
@@ -105,9 +115,10 @@ class ExpertOps {
   virtual void weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
                                    const float* weights, const float* dy, const float* z, float* dz,
                                    float* dweights) = 0;
-  /// `even`: the rows of all together, for a device that only counts: it divides them evenly.
-  virtual void count_rows(const std::int32_t* begin, int even, std::span<std::int32_t> counts) = 0;
-  virtual void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) = 0;
+  /// Routes::begin, brought to the host, which waits for it: so many runs. `even`: the rows of all
+  /// together, for a device that only counts: it divides them evenly.
+  virtual RunBegins fetch_begins(const std::int32_t* begin, std::size_t runs, int even) = 0;
+  /// `begin` of these: on the host (RunBegins).
   virtual void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                                      const float* x, const float* w, float* y) = 0;
   virtual void expert_linear_backward_input(const ExpertLinearShape& shape,

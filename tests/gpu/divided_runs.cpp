@@ -18,6 +18,24 @@ class CudaDividedRuns : public testing::Test {
     cudas_ = cudas_under_test(why);
     if (cudas_.empty()) GTEST_SKIP() << why;
   }
+  void expect_serial_bits(const Order& order, const Model& model, const Layout& layout) {
+    const Program program = divided(order, model, layout);
+    DividedSetting setting(program, model, exec::Numerics::Exact, layout);
+    exec::cuda::CudaTraining how{setting.training, exec::cuda::Precision::Exact, {}, {}};
+    how.training.verified_steps = kSteps;
+    const Outcome expected = serial(setting.training);
+    for (const NamedCuda& cuda : cudas_) {
+      SCOPED_TRACE(cuda.name);
+      const auto run = exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000), how,
+                                               {.steps = kSteps});
+      ASSERT_TRUE(run.finished());
+      ASSERT_TRUE(run.verify.has_value());
+      EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
+      EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
+      EXPECT_EQ(run.steps.back().loss, expected.losses.back());
+    }
+  }
+
   std::vector<NamedCuda> cudas_;
 };
 
@@ -26,23 +44,8 @@ TEST_F(CudaDividedRuns, HaveTheSerialRunsBits) {
   for (const char* style : {"gpt", "llama"}) {
     const Model model = with_eight_tokens({{"style", style}});
     for (const Layout& layout : {Layout{}, Layout{.rows = true}, Layout{.tensor = 1, .context = 2},
-                                 Layout{.tensor = 1, .context = 2, .ring = true}}) {
-      const Program program = divided(order, model, layout);
-      DividedSetting setting(program, model, exec::Numerics::Exact, layout);
-      exec::cuda::CudaTraining how{setting.training, exec::cuda::Precision::Exact, {}, {}};
-      how.training.verified_steps = kSteps;
-      const Outcome expected = serial(setting.training);
-      for (const NamedCuda& cuda : cudas_) {
-        SCOPED_TRACE(cuda.name);
-        const auto run = exec::cuda::run_on_cuda(*cuda.table, program, costs_of(program, 1000), how,
-                                                 {.steps = kSteps});
-        ASSERT_TRUE(run.finished());
-        ASSERT_TRUE(run.verify.has_value());
-        EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
-        EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
-        EXPECT_EQ(run.steps.back().loss, expected.losses.back());
-      }
-    }
+                                 Layout{.tensor = 1, .context = 2, .ring = true}})
+      expect_serial_bits(order, model, layout);
   }
 }
 
@@ -67,6 +70,18 @@ TEST_F(CudaDividedRuns, SequencesStayWithinRoundingOutsideOfExactNumerics) {
       }
     }
   }
+}
+
+TEST_F(CudaDividedRuns, ExpertsHaveTheSerialRunsBits) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  const Model model = with_eight_tokens({{"style", "llama"},
+                                         {"ffn", 12},
+                                         {"experts", 4},
+                                         {"top_k", 2},
+                                         {"shared_ffn", 8},
+                                         {"balance_loss", 0.05}});
+  expect_serial_bits(order, model, {.tensor = 1, .experts = 2});
+  expect_serial_bits(order, model, {.tensor = 2, .rows = true, .fold = ExpertFold::Tensor});
 }
 
 }  // namespace divided_runs

@@ -141,6 +141,11 @@ TEST(NcclProcesses, DivideSequencesWithTheSerialRunsBits) {
     expect_divided(model, {.tensor = 1, .context = 2, .ring = ring});
 }
 
+/// Rows go the same ways, counts ahead of them.
+TEST(NcclProcesses, DivideExpertsWithTheSerialRunsBits) {
+  expect_divided(divisible_mixtral({{"ffn", 12}}), {.tensor = 1, .experts = 2});
+}
+
 TEST(NcclProcesses, OneThatHasNoGpuSaysSo) {
   const Program program = lower(planner::make_order("gpipe", {1, 2, 1, {}}), {});
   const Setting setting(program);

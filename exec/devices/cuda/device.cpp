@@ -27,14 +27,13 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.sharding.divides_gradients())
     refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
   const StageDivision ranks = cpu::division_of(program, training.training);
-  if (ranks.experts > 1 || ranks.folds_experts()) refuse("with experts that ranks divide (ep)");
-  if (ranks.tensor > 1 && training.training.mode != RunMode::Train)
+  if ((ranks.tensor > 1 || ranks.experts > 1) && training.training.mode != RunMode::Train)
     throw InputError(
         "a GPU does not evaluate and predict with layers that ranks divide yet; use --device cpu");
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
-  if (training.as_graph) require_captured(program);
+  if (training.as_graph) require_captured(program, *training.training.model);
 }
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
@@ -69,11 +68,11 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
                    of.micro_batches, of.seed,          of.optimizer,   of.options.recompute};
     spec.place.tensor = coordinate_of(program.devices, kTensorAxis, rank);
     spec.place.context = coordinate_of(program.devices, kContextAxis, rank);
+    spec.place.experts = coordinate_of(program.devices, kExpertAxis, rank);
     spec.ranks = cpu::division_of(program, of);
     spec.numerics = site.precision == Precision::Exact ? Numerics::Exact : Numerics::Fast;
-    auto stage =
-        std::make_unique<Stage>(queue_, spec, between(), of.mode,
-                                shards ? shards->replicas[shards->own].of_all : PartOfAll{});
+    auto stage = std::make_unique<Stage>(queue_, spec, between(), of.mode,
+                                         shards ? shards->replicas[shards->own] : ShardPlace{});
     if (shards) stage->own_shard(*std::move(shards), program.sharding);
     if (of.start != nullptr) cpu::restore(*stage, *of.start);
     sums_.add(id, *stage);
@@ -157,6 +156,8 @@ void Device::take_sum(InstructionId call) {
   const Wanted& wanted = ended->wanted;
   if (transport_sums_)
     member_sums_.take(transport_.gathered(rank_, call).front());
+  else if (wanted.exchange != nullptr)
+    member_sums_.bring_together(*wanted.exchange, *strands_.groups().experts);
   else
     member_sums_.bring_together(wanted, ended->stage.along(wanted.axis),
                                 strands_.groups().along(wanted.axis));
@@ -201,7 +202,7 @@ void Device::rehearse(InstructionId id) {
       if (!is_compute(action.kind) || action.kind == ActionKind::Opt) return;
       RankGroups& groups = stages_.at(action.stage.value).groups();
       run_counting(stages_.task_of(action, messages_), groups.point(), [&](const Wanted& wanted) {
-        member_sums_.rehearse(wanted, groups.along(wanted.axis));
+        if (wanted.sum != nullptr) member_sums_.rehearse(wanted, groups.along(wanted.axis));
       });
     });
   }
@@ -218,6 +219,8 @@ void Device::update() {
 void Device::leave_sums_to_transport() {
   if (queue_.site().precision == Precision::Exact) return;
   transport_sums_ = true;
+  // NCCL would add up experts of replicas that hold others.
+  if (cpu::division_of(program_, training_.training).experts > 1) return;
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 

@@ -16,35 +16,26 @@
 #include "exec/devices/cuda/context_elements.hpp"
 #include "exec/devices/cuda/divided_elements.hpp"
 #include "exec/devices/cuda/elements.hpp"
+#include "exec/devices/cuda/experts/expert_kernels.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
 #include "exec/devices/cuda/llama_elements.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/products.hpp"
 #include "exec/devices/cuda/ring_rows.hpp"
 #include "exec/devices/cuda/rows.hpp"
+#include "exec/devices/cuda/table_arrays.hpp"
 
 namespace pipewright::exec::cuda {
 
 inline constexpr float kLayerNormEpsilon = 1e-5F;  // of the same name in exec/layers/ops.hpp
 
-inline std::size_t count(int n) { return static_cast<std::size_t>(n); }
-inline std::size_t count(int rows, int width) { return count(rows) * count(width); }
-
-/// Arrays of the table's own numbers.
-template <class T>
-const T* in(const void* numbers) {
-  return static_cast<const T*>(numbers);
-}
-template <class T>
-T* out(void* numbers) {
-  return static_cast<T*>(numbers);
-}
-
 template <class Launcher, class T>
 void fill_elements(pipewright_cuda_kernels& k) {
   k.bias_forward = [](void* s, int rows, int width, const void* bias, void* y) {
-    return Launcher::elements(s, count(rows, width),
-                              BiasForward<T>{count(width), in<T>(bias), out<T>(y)});
+    const BiasForward<T> each{count(width), in<T>(bias), out<T>(y)};
+    const std::size_t n = count(rows, width);
+    return begins_a_pack(y) ? Launcher::elements(s, n, each)
+                            : Launcher::elements(s, n, OneByOne<BiasForward<T>>{each});
   };
   k.relu_forward = [](void* s, std::size_t n, const void* x, void* y) {
     return Launcher::elements(s, n, Map<T, T, Relu>{in<T>(x), out<T>(y), {}});
@@ -438,6 +429,7 @@ pipewright_cuda_kernels common_kernels() {
   fill_embedding<Launcher, T>(kernels);
   fill_divided<Launcher, T>(kernels);
   fill_context<Launcher, T>(kernels);
+  fill_routing<Launcher>(kernels);
   fill_sums<Launcher>(kernels);
   return kernels;
 }
@@ -447,6 +439,7 @@ pipewright_cuda_kernels kernel_table() {
   pipewright_cuda_kernels kernels = common_kernels<Launcher, float>();
   fill_rows<ExactRows<Launcher>, float>(kernels);
   fill_divided_rows<ExactRows<Launcher>, float>(kernels);
+  fill_routed_rows<Launcher, ExactRows<Launcher>, float>(kernels);
   kernels.add_exponentials = [](void* s, int rows, int width, int first, int members,
                                 const void* logits, const float* facts, void* exponentials,
                                 float* sums) {
@@ -468,6 +461,7 @@ pipewright_cuda_kernels fast_kernel_table() {
   pipewright_cuda_kernels kernels = common_kernels<Launcher, T>();
   fill_rows<WideRows<Launcher>, T>(kernels);
   fill_divided_rows<WideRows<Launcher>, T>(kernels);
+  fill_routed_rows<Launcher, WideRows<Launcher>, T>(kernels);
   fill_attention<AttentionRows<Launcher>, T>(kernels);
   fill_ring<AttentionRows<Launcher>, T>(kernels);
   fill_columns<Launcher, T, true>(kernels);

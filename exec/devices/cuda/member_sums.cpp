@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
 #include "core/base/error.hpp"
 #include "exec/layers/layer.hpp"
+#include "exec/training/expert_exchange.hpp"
 #include "exec/training/tensor_sums.hpp"
 
 namespace pipewright::exec::cuda {
@@ -28,6 +30,9 @@ RoundOfGroup MemberSums::round_of(const RingOfMembers& ring) const {
 PartPtr MemberSums::part_of(const Wanted& wanted) {
   if (wanted.ring != nullptr)
     return std::make_shared<DevicePart>(round_of(*wanted.ring), queue_.record(queue_.computing()));
+  if (wanted.exchange != nullptr)
+    return std::make_shared<DevicePart>(ExchangeOfGroup{wanted.exchange, queue_.number_bytes()},
+                                        queue_.record(queue_.computing()));
   return std::make_shared<DevicePart>(array_of(wanted), queue_.record(queue_.computing()));
 }
 
@@ -45,6 +50,19 @@ void MemberSums::bring_together(const Wanted& wanted, const AxisGroup& members,
   if (members.numerics() == Numerics::Exact)
     return go_on_in_turns(*wanted.sum, members.index(), group);
   array.is_narrow ? add_up<Bfloat16>(array, group) : add_up<float>(array, group);
+}
+
+void MemberSums::bring_together(ExchangeOfMembers& exchange, collectives::Group& group) {
+  bring_counts_together(exchange, group);
+  const std::size_t bytes = queue_.number_bytes();
+  const auto room_for = [&](const std::vector<std::size_t>& rows) {
+    const std::size_t all = std::accumulate(rows.begin(), rows.end(), std::size_t{0});
+    return std::vector<std::byte>(all * static_cast<std::size_t>(exchange.width) * bytes);
+  };
+  std::vector<std::byte> out = room_for(exchange.rows_out), in = room_for(exchange.rows_in);
+  copy(out.data(), exchange.out, out.size());
+  bring_rows_together(exchange, bytes, out.data(), in.data(), group);
+  copy(exchange.in, in.data(), in.size());
 }
 
 void MemberSums::rehearse(const Wanted& wanted, const AxisGroup& members) {
@@ -111,14 +129,17 @@ void MemberSums::pass_on(const RoundOfGroup& round, collectives::Group& group) {
 template <class Number>
 void MemberSums::download(const ArrayOfGroup& array, std::vector<Number>& to) {
   to.resize(array.size);
-  queue_.copy(to.data(), array.at, to.size() * sizeof(Number));
-  queue_.finish(queue_.record(queue_.computing()), between_);
+  copy(to.data(), array.at, to.size() * sizeof(Number));
 }
 
-/// What is copied stays until it is on the GPU.
 template <class Number>
 void MemberSums::upload(const std::vector<Number>& from, const ArrayOfGroup& array) {
-  queue_.copy(array.at, from.data(), from.size() * sizeof(Number));
+  copy(array.at, from.data(), from.size() * sizeof(Number));
+}
+
+/// Waits: what is copied stays until it is on the GPU, or on the host.
+void MemberSums::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) queue_.copy(to, from, bytes);
   queue_.finish(queue_.record(queue_.computing()), between_);
 }
 

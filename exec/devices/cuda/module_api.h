@@ -101,6 +101,15 @@ typedef struct pipewright_cuda_causal {
 typedef struct pipewright_cuda_ring {
   int samples, sequence, heads, head_width, chunk, which, is_causal;
 } pipewright_cuda_ring;
+/* How a router chooses (docs/plan-format.md, "Mixtures of experts"). Groups: of experts; 1 where
+ * there are none. */
+typedef struct pipewright_cuda_router {
+  int experts, top_k, sigmoid, normalises, groups, top_groups;
+  float scaling;
+} pipewright_cuda_router;
+
+/* Rows are placed in blocks of so many. */
+#define PIPEWRIGHT_CUDA_ROUTED_ROWS 64
 
 /* One AdamW step's factors, as exec/devices/cpu/kernels/optimizer.cpp names them. */
 typedef struct pipewright_cuda_adamw {
@@ -240,6 +249,41 @@ typedef struct pipewright_cuda_kernels {
   /* Scores become probabilities, and d, their gradients, those of the scores, times the factor. */
   int (*ring_rows_backward)(void* stream, const pipewright_cuda_ring* of, float factor,
                             const float* log_sums, const float* products, void* scores, void* d);
+  /* Mixtures of experts: names and layouts of exec/layers/expert_ops.hpp. Logits, their gradients,
+   * weights of chosen experts and counts are float32 in all tables. Of the rows each of `chunks`
+   * has as many, and counts are scratch of a number for each expert and each block of
+   * PIPEWRIGHT_CUDA_ROUTED_ROWS rows of a chunk.
+   * y[rows][width] += bias, of numbers of the table's own. */
+  int (*router_bias)(void* stream, int rows, int width, const void* bias, float* y);
+  /* bias may be NULL. group_sums[rows][groups] is scratch. */
+  int (*route)(void* stream, int rows, const pipewright_cuda_router* router, const float* logits,
+               const float* bias, float* group_sums, float* weights, int32_t* expert);
+  /* sums[chunks][experts]. */
+  int (*count_choices)(void* stream, int rows, int top_k, int chunks, int experts,
+                       const int32_t* expert, int32_t* counts, int adds, float* sums);
+  int (*balance)(void* stream, int experts, float rate, const float* counts, float* bias);
+  /* capacity: negative where nothing is dropped. earlier may be NULL. */
+  int (*place_rows)(void* stream, int rows, int top_k, int chunks, int experts, int64_t capacity,
+                    const float* earlier, const int32_t* expert, int32_t* counts, int32_t* begin,
+                    int32_t* place, int32_t* row);
+  /* balance: the balance loss times experts and a row's share of all, z: twice the z loss times
+   * that; all: the sum of choices[experts], which may be NULL where balance is 0. dlogits may be
+   * logits. */
+  int (*route_backward)(void* stream, int rows, const pipewright_cuda_router* router, float balance,
+                        float z, float all, const float* logits, const float* weights,
+                        const int32_t* expert, const float* choices, const float* dweights,
+                        float* dlogits);
+  int (*gather_rows)(void* stream, size_t places, int width, const int32_t* row, const void* x,
+                     void* gathered);
+  /* weights may be NULL: then it is sum_rows(). */
+  int (*weigh_rows)(void* stream, int rows, int top_k, int width, const int32_t* place,
+                    const float* weights, const void* z, void* y);
+  /* Behind the last place dz stays as it is. */
+  int (*weigh_rows_backward)(void* stream, int rows, int top_k, int width, const int32_t* place,
+                             const float* weights, const void* dy, const void* z, void* dz,
+                             float* dweights);
+  /* What is behind the first *end of so many rows becomes 0. */
+  int (*clear_behind)(void* stream, size_t places, int width, const int32_t* end, void* rows);
   /* Sums of exec/base/fixed_point.hpp: adds the gradient to them and clears it; and back. */
   int (*fixed_add)(void* stream, size_t n, float* gradient, int64_t* high, int64_t* low, int* bad);
   int (*fixed_round)(void* stream, size_t n, const int64_t* high, const int64_t* low,
@@ -345,8 +389,8 @@ typedef struct pipewright_cuda {
   int (*attend_backward)(void* attention, const void* qkv, const void* context,
                          const float* log_sums, const void* dcontext, void* dqkv, void* workspace);
 
-  /* --- Ranges of the calling thread for profilers (NVTX), in the domain "pipewright"; all NULL in a
-   * module that was built without its header --- */
+  /* --- Ranges of the calling thread for profilers (NVTX), in the domain "pipewright"; all NULL in
+   * a module that was built without its header --- */
   /* 0: no profiler has attached, and the others need not be called. */
   int (*is_profiled)(void);
   /* Good until the process ends. */

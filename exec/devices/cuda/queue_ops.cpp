@@ -135,8 +135,13 @@ bool QueueOps::begins(float* gradient, std::size_t words) {
 
 // --- Linear ---
 
+pipewright_cuda_gemm QueueOps::forward_product(const LinearShape& s, const float* x, const float* w,
+                                               float* y) {
+  return one_product(s.rows, s.out, s.in, x, s.in, false, w, s.out, false, 0.0F, y);
+}
+
 void QueueOps::linear_forward(const LinearShape& s, const float* x, const float* w, float* y) {
-  queue_.multiply(one_product(s.rows, s.out, s.in, x, s.in, false, w, s.out, false, 0.0F, y));
+  queue_.multiply(forward_product(s, x, w, y));
 }
 
 void QueueOps::linear_backward_input(const LinearShape& s, const float* dy, const float* w,
@@ -161,8 +166,7 @@ void QueueOps::linear_backward_weight(const LinearShape& s, const float* x, cons
 
 void QueueOps::biased_linear_forward(const LinearShape& s, const float* x, const float* w,
                                      const float* bias, float* y) {
-  pipewright_cuda_gemm product =
-      one_product(s.rows, s.out, s.in, x, s.in, false, w, s.out, false, 0.0F, y);
+  pipewright_cuda_gemm product = forward_product(s, x, w, y);
   product.bias = bias;
   if (queue_.fuses(product)) return queue_.multiply(product);
   TensorOps::biased_linear_forward(s, x, w, bias, y);

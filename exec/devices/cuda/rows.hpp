@@ -5,10 +5,11 @@
 // exec/devices/cpu/kernels/.
 //
 // `Lanes` is whoever runs the row: reduce(n, start, combine, term, a, b, …) and sum(n, term, a, b,
-// …) give all lanes the same number, of term(a[j], b[j], …) for all elements; map(n, f, to, a, b,
-// …) sets to[j] = f(a[j], b[j], …), and `to` may be one of the arrays; first(f) calls f in lane 0;
-// sync() lets what the lanes have read or written be seen by one another. T is float or Bfloat16;
-// all of it is computed in float.
+// …) give all lanes the same number, of term(a[j], b[j], …) for all elements, and reduce_places(n,
+// start, combine, term) of term(j); map(n, f, to, a, b, …) sets to[j] = f(a[j], b[j], …), and `to`
+// may be one of the arrays; each_place(n, f) calls f(j); first(f) calls f in lane 0; sync() lets
+// what the lanes have read or written be seen by one another. T is float or Bfloat16; all of it is
+// computed in float.
 #pragma once
 
 #include <cmath>

@@ -17,13 +17,13 @@ constexpr std::size_t kRowFacts = 3;
 }  // namespace
 
 StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between,
-                         RunMode mode, const PartOfAll& part)
+                         RunMode mode, const ShardPlace& place)
     : queue_(queue),
       shape_(shape),
       between_(std::move(between)),
       mode_(mode),
-      part_(part),
-      ops_(queue, unwritten_),
+      place_(place),
+      ops_(queue, unwritten_, between_),
       answers_(static_cast<std::size_t>(shape.micro_batches)),
       loss_sums_(answers_.size()),
       counted_rows_(answers_.size(), shape.extent.rows()) {
@@ -46,7 +46,7 @@ StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parame
                                            const OptimizerSpec& optimizer, std::uint64_t seed) {
   const bool trains = mode_ == RunMode::Train;
   parameters_ = std::make_unique<Parameters>(
-      queue_, unwritten_, parameters, Parameters::Start{optimizer, seed, trains, part_}, between_);
+      queue_, unwritten_, parameters, Parameters::Start{optimizer, seed, trains, place_}, between_);
   return *parameters_;
 }
 

@@ -22,7 +22,7 @@ class StageDevice final : public exec::StageDevice {
  public:
   /// The queue must outlive it. `between` as for Parameters.
   StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between, RunMode mode,
-              const PartOfAll& part);
+              const ShardPlace& place);
 
   Queue& queue() const { return queue_; }
   Parameters& parameters() const { return *parameters_; }
@@ -81,7 +81,7 @@ class StageDevice final : public exec::StageDevice {
   const StageShape shape_;
   const std::function<void()> between_;
   const RunMode mode_;
-  const PartOfAll part_;
+  const ShardPlace place_;
   UnwrittenGradients unwritten_;
   QueueOps ops_;
   std::unique_ptr<Parameters> parameters_;

@@ -183,6 +183,7 @@ void RankLink::begin_step() {
   received_.resize(end_ - begin_);
   next_sum_ = 0;
   issued_sums_.assign(end_ - begin_, 0);
+  counting_.reset();
   const std::scoped_lock lock(mutex_);
   parts_.assign(end_ - begin_, nullptr);
   ended_before_ += called_.size();
@@ -414,9 +415,14 @@ void RankLink::make_sum(InstructionId member) {
   const std::uint32_t c = plan_.of_collective[code(member).route];
   const cuda::DevicePart& part = *parts_[member - begin_];
   void* const stream = stream_of(member);
+  // Members' calls of one communicator keep their order.
+  if (counting_ && plan_.of_collective[code(counting_->member).route] == c) finish_counting();
+  if (part.exchange.rows != nullptr && part.exchange.rows->make_room)
+    return begin_counting(member, *part.exchange.rows, stream);
   if (stream != queue.computing()) queue.wait(stream, part.ready);
   cuda::Event start = device_.timeline->mark(stream);
   if (!part.round.hops.empty()) send_round(member, part.round, stream);
+  if (part.exchange.rows != nullptr) exchange_rows(member, part);
   if (part.of_group.at != nullptr) {
     call([&] { return call_group(member, part.of_group, stream); }, program_.text(member).c_str());
     settle(c);

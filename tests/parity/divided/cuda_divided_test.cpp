@@ -4,86 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/base/error.hpp"
-#include "exec/devices/cuda/run.hpp"
 #include "exec/transports/nccl/communicators.hpp"
-#include "exec/transports/nccl/run.hpp"
 #include "planner/memory/memory.hpp"
 #include "planner/schedules/registry.hpp"
-#include "tests/parity/divided/divided_program.hpp"
+#include "tests/parity/divided/cuda_divided.hpp"
 #include "tests/parity/forward_run.hpp"
-#include "tests/parity/outcome.hpp"
-#include "tests/support/host_cuda.hpp"
-#include "tests/support/host_nccl.hpp"
 
 namespace pipewright::tests {
 namespace cuda_divided_test {
 
-using exec::Numerics;
-using exec::cuda::CudaResult;
-using exec::cuda::CudaTraining;
-using exec::cuda::Precision;
-
-constexpr HostOrder kOrders[] = {HostOrder::Eager, HostOrder::Lazy, HostOrder::Shuffled};
-
-/// The host's table with a GPU for each of eight ranks.
-const pipewright_cuda& eight_gpus(HostOrder order) {
-  static std::array<pipewright_cuda, 3> tables = [] {
-    std::array<pipewright_cuda, 3> made;
-    for (const HostOrder one : kOrders) {
-      made[static_cast<std::size_t>(one)] = host_cuda(one);
-      made[static_cast<std::size_t>(one)].gpus = [] { return 8; };
-    }
-    return made;
-  }();
-  return tables[static_cast<std::size_t>(order)];
-}
-
-CudaTraining training_of(const DividedSetting& setting, Precision precision) {
-  CudaTraining how{setting.training, precision, {}, {}};
-  how.training.verified_steps = kSteps;
-  return how;
-}
-
-enum class Over : std::uint8_t { Copies, Nccl };
-
-CudaResult trained(Over over, HostOrder order, const Program& program, const CudaTraining& how) {
-  const CostTable costs = costs_of(program, 1000);
-  if (over == Over::Copies)
-    return exec::cuda::run_on_cuda(host_cuda(order), program, costs, how, {.steps = kSteps});
-  const pipewright_cuda& cuda = eight_gpus(order);
-  return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs, how, {.steps = kSteps});
-}
-
-/// Over NCCL streams of their own, and calls on the one that computes.
-std::vector<CommPolicy> policies_of(Over over) {
-  if (over == Over::Copies) return {comm_policy_preset("torch")};
-  return {CommPolicy{.post = Post::Deferred}, comm_policy_preset("megatron-batched")};
-}
-
-void expect_serial_bits(Over over, const Order& pipeline, const Model& model,
-                        const Layout& layout) {
-  for (const CommPolicy& policy : policies_of(over)) {
-    SCOPED_TRACE(to_string(policy.issue));
-    const Program program = divided(pipeline, model, layout, policy);
-    DividedSetting setting(program, model, Numerics::Exact, layout);
-    const Outcome expected = serial(setting.training);
-    for (const HostOrder order : {HostOrder::Lazy, HostOrder::Shuffled}) {
-      const CudaResult run = trained(over, order, program, training_of(setting, Precision::Exact));
-      ASSERT_TRUE(run.finished());
-      ASSERT_TRUE(run.verify.has_value());
-      EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
-      EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
-      EXPECT_GT(run.verify->compared, 0);
-      ASSERT_EQ(run.steps.size(), expected.losses.size());
-      for (std::size_t step = 0; step < run.steps.size(); ++step)
-        EXPECT_EQ(run.steps[step].loss, expected.losses[step]) << "step " << step;
-      if (::testing::Test::HasFailure()) return;
-    }
-  }
-}
+using namespace cuda_divided;
 
 /// Members' calls of what ranks bring together.
 int calls_of(const Program& program, ActionKind kind) {

@@ -98,6 +98,9 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
     EXPECT_EQ(executable_on_devices(job, {}).at("cpu"), Executable{}) << name;
     EXPECT_THAT(missing_everywhere(job, divided),
                 ElementsAre("experts that 2 tensor parallel ranks divide"));
+    const bool is_latent = name == std::string("deepseek-v3");
+    EXPECT_EQ(executable_on_devices(job, {}).at("cuda").answer,
+              is_latent ? Executable::Answer::No : Executable::Answer::IfThere);
   }
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cpu"), Executable{});
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);

@@ -295,10 +295,10 @@ TEST(NcclCalls, CollectivesOfGroupsAreCalledOnTheirOwnCommunicators) {
       "0F1,ALL_REDUCE(g:1:4x8:float32),ALL_GATHER(h:2:4x8:bfloat16),ALL_TO_ALL(g:3:8:float64)\n");
   const StepCalls step = calls_of(program, sizes(1, 0));
   EXPECT_THAT(names_of(step.plan), ElementsAre("group g 0 1", "group h 0 1"));
-  EXPECT_THAT(
-      lines_of(step.ranks[0]),
-      ElementsAre("compute 0F0 @compute", "ncclAllReduce ALL_REDUCE @group g <0F0",
-                  "ncclAllGather ALL_GATHER @group h <0F0", "ncclAlltoAll ALL_TO_ALL @group g"));
+  EXPECT_THAT(lines_of(step.ranks[0]),
+              ElementsAre("compute 0F0 @compute", "ncclAllReduce ALL_REDUCE @group g <0F0",
+                          "ncclAllGather ALL_GATHER @group h <0F0",
+                          "ncclSend + ncclRecv, all ALL_TO_ALL @group g"));
   const auto& calls = step.ranks[1].calls;
   EXPECT_EQ(text_of(calls[2]), "ALL_GATHER(h:2:4x8:bfloat16)");
   EXPECT_EQ(calls[1].count, 32);
