@@ -92,6 +92,16 @@ TEST(CudaExperts, BesideZeroHaveTheSerialRunsBits) {
   }
 }
 
+/// Whoever has some of the sequences' rows knows how often experts were chosen for the others'.
+TEST(CudaExperts, BesideDividedSequencesHaveTheSerialRunsBits) {
+  for (const Model& model : models()) {
+    expect_serial_bits(Over::Copies, two_ranks(), model, {.tensor = 1, .context = 2});
+    expect_serial_bits(Over::Nccl, one_rank(), model, {.tensor = 1, .experts = 2, .context = 2});
+  }
+  expect_serial_bits(Over::Copies, one_rank(), mixtral(),
+                     {.tensor = 1, .context = 4, .ring = true});
+}
+
 TEST(CudaExperts, OtherSchedulesAndRecomputedLayersToo) {
   for (const char* schedule : {"gpipe", "zb-h1", "zbv"}) {
     SCOPED_TRACE(schedule);
