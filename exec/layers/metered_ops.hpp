@@ -171,7 +171,7 @@ class MeteredOps final : public TensorOps,
   struct Held;
 
   /// Numbers of 16 bits are a GPU's, and what it takes (exec/devices/cuda/fused_attention.hpp,
-  /// exec/devices/cuda/context_ops.cpp).
+  /// exec/devices/cuda/ops/context_ops.cpp).
   bool is_gpus() const { return element_ == sizeof(std::uint16_t); }
   bool is_fused(const AttentionShape& shape) const { return is_gpus() && shape.is_fusable(); }
   /// Scratch memory for scores, of which a CPU takes those of a head, a GPU those of so many.

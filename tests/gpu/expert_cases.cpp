@@ -153,6 +153,16 @@ TEST_F(CudaExpertKernels, RowsHaveTheCpusPlaces) {
   }
 }
 
+TEST_F(CudaExpertKernels, BiasesMoveTowardsExpertsThatWereChosenLess) {
+  const Floats counts{3, 0, 2, 7, 3, 3};
+  Floats bias = random_floats(counts.size(), 11);
+  float* const dev_bias = up(bias);
+  const int experts = static_cast<int>(counts.size());
+  exec::balance(experts, 0.001F, counts.data(), bias.data());
+  done(kernels().balance(stream(), experts, 0.001F, up(counts), dev_bias));
+  expect_same_bits(down(dev_bias, bias.size()), bias, "bias");
+}
+
 TEST_F(CudaExpertKernels, LogitsHaveTheCpusGradients) {
   constexpr float kShare = 0.25F;
   for (const RoutedCase& one : routed_cases()) {

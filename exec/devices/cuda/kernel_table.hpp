@@ -16,7 +16,7 @@
 #include "exec/devices/cuda/context_elements.hpp"
 #include "exec/devices/cuda/divided_elements.hpp"
 #include "exec/devices/cuda/elements.hpp"
-#include "exec/devices/cuda/experts/expert_kernels.hpp"
+#include "exec/devices/cuda/expert_kernels.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
 #include "exec/devices/cuda/llama_elements.hpp"
 #include "exec/devices/cuda/module_api.h"

@@ -415,10 +415,11 @@ void RankLink::make_sum(InstructionId member) {
   const std::uint32_t c = plan_.of_collective[code(member).route];
   const cuda::DevicePart& part = *parts_[member - begin_];
   void* const stream = stream_of(member);
-  // Members' calls of one communicator keep their order.
-  if (counting_ && plan_.of_collective[code(counting_->member).route] == c) finish_counting();
-  if (part.exchange.rows != nullptr && part.exchange.rows->make_room)
-    return begin_counting(member, *part.exchange.rows, stream);
+  // Members' calls of one communicator keep their order, and one exchange is counted at a time.
+  const bool counts = part.exchange.rows != nullptr && part.exchange.rows->make_room;
+  if (counting_ && (counts || plan_.of_collective[code(counting_->member).route] == c))
+    finish_counting();
+  if (counts) return begin_counting(member, *part.exchange.rows, stream);
   if (stream != queue.computing()) queue.wait(stream, part.ready);
   cuda::Event start = device_.timeline->mark(stream);
   if (!part.round.hops.empty()) send_round(member, part.round, stream);

@@ -1,7 +1,7 @@
 // How the kernels are launched on a GPU: half warps or blocks for rows, and the tiles of the
 // canonical product; exec/devices/cuda/launch_shape.hpp has the grids. What they compute is in
 // exec/devices/cuda/: elements.hpp, rows.hpp, columns.hpp, column_parts.hpp, fixed_words.hpp,
-// product_tiles.hpp and experts/expert_elements.hpp. This file is compiled without contraction
+// product_tiles.hpp and expert_elements.hpp. This file is compiled without contraction
 // (-fmad=false): only what says fma is one.
 #include <cuda_runtime.h>
 

@@ -2,7 +2,7 @@
 // says what a Launcher is).
 #pragma once
 
-#include "exec/devices/cuda/experts/expert_elements.hpp"
+#include "exec/devices/cuda/expert_elements.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/table_arrays.hpp"
 

@@ -1,8 +1,6 @@
 // What QueueOps has for mixtures of experts. How many rows an expert takes is the router's
 // decision, made on the GPU; products need it on the host, which waits for it once in each F
 // (docs/decisions/0099-mixtures-on-gpus.md).
-#include <algorithm>
-
 #include "core/model/experts.hpp"
 #include "exec/devices/cuda/queue_ops.hpp"
 
