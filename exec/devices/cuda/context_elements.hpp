@@ -21,7 +21,7 @@ struct CopyColumns {
   bool in_packs;  // all rows of both begin packs, and end them
 
   static constexpr int kPack = kPackOf<T>;
-  /// The same, with `in_packs` as it is.
+  /// With `in_packs` as these arrays have it.
   static CopyColumns of(std::size_t width, float factor, const T* from, std::size_t from_stride,
                         T* to, std::size_t to_stride) {
     const auto fits = [](std::size_t numbers) { return numbers % kPack == 0; };
