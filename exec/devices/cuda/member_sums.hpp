@@ -27,7 +27,7 @@ class MemberSums {
   /// By way of the hosts: waits, for this GPU and for the other members, who call it for the same.
   /// Throws as the group does.
   void bring_together(const Wanted& wanted, const AxisGroup& members, collectives::Group& group);
-  /// Of a rehearsal: the rank's own turns alone.
+  /// Of a rehearsal: of sums the rank's own turns alone; rows are zeros.
   void rehearse(const Wanted& wanted, const AxisGroup& members);
 
  private:
