@@ -202,7 +202,7 @@ void Device::rehearse(InstructionId id) {
       if (!is_compute(action.kind) || action.kind == ActionKind::Opt) return;
       RankGroups& groups = stages_.at(action.stage.value).groups();
       run_counting(stages_.task_of(action, messages_), groups.point(), [&](const Wanted& wanted) {
-        if (wanted.sum != nullptr) member_sums_.rehearse(wanted, groups.along(wanted.axis));
+        if (wanted.exchange == nullptr) member_sums_.rehearse(wanted, groups.along(wanted.axis));
       });
     });
   }

@@ -66,6 +66,11 @@ void MemberSums::bring_together(ExchangeOfMembers& exchange, collectives::Group&
 }
 
 void MemberSums::rehearse(const Wanted& wanted, const AxisGroup& members) {
+  if (wanted.rows != nullptr) {
+    const ArrayOfGroup array = array_of(wanted);
+    return queue_.clear(array.at,
+                        array.size * (array.is_narrow ? sizeof(Bfloat16) : sizeof(float)));
+  }
   if (wanted.sum == nullptr || members.numerics() != Numerics::Exact) return;
   const SumOfMembers& sum = *wanted.sum;
   queue_.clear(sum.values, sum.size() * sizeof(float));

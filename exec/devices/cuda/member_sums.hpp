@@ -30,7 +30,7 @@ class MemberSums {
   void bring_together(const Wanted& wanted, const AxisGroup& members, collectives::Group& group);
   /// The same of rows that go to the members who hold their experts.
   void bring_together(ExchangeOfMembers& exchange, collectives::Group& group);
-  /// Of a rehearsal: the rank's own turns alone.
+  /// Of a rehearsal: of sums the rank's own turns alone; rows are zeros.
   void rehearse(const Wanted& wanted, const AxisGroup& members);
 
  private:
