@@ -36,7 +36,7 @@ void TransferEnds::provide(InstructionId id, PayloadPtr data) {
 
 bool TransferEnds::has_data(InstructionId id) const {
   if (has_data_[at(id)] == 0) return false;
-  if (program_.part_of.empty() || !program_.code[id].in_collective()) return true;
+  if (program_.part_of.empty() || !is_call(program_.code[id].kind)) return true;
   return for_each_datum(program_, id, [this](InstructionId input) {
     return !program_.code[input].is_communication() || has_ended(input);
   });
