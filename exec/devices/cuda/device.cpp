@@ -1,6 +1,7 @@
 #include "exec/devices/cuda/device.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,18 @@ namespace {
 
 /// How long a poll sleeps between two rounds of asking.
 constexpr std::int64_t kPollNs = 20'000;
+
+/// Whether some of the replicas that sum gradients together hold the same experts.
+bool has_copies_of_experts(const Program& program) {
+  for (const Collective& collective : program.collectives) {
+    if (collective.kind != ActionKind::ReduceGrad) continue;
+    std::set<int> experts;
+    for (const Collective::Member& member : collective.members) {
+      if (!experts.insert(place_of_experts(program.devices, member.rank)).second) return true;
+    }
+  }
+  return false;
+}
 
 [[noreturn]] void refuse(const std::string& what) {
   throw InputError("a GPU does not train " + what + " yet; use --device cpu");
@@ -219,8 +232,10 @@ void Device::update() {
 void Device::leave_sums_to_transport() {
   if (queue_.site().precision == Precision::Exact) return;
   transport_sums_ = true;
-  // NCCL would add up experts of replicas that hold others.
-  if (cpu::division_of(program_, training_.training).experts > 1) return;
+  // NCCL sums what all replicas have alike, and nothing is left where each expert is on one of
+  // them.
+  if (cpu::division_of(program_, training_.training).experts > 1 && has_copies_of_experts(program_))
+    return;
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 

@@ -37,7 +37,8 @@ Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
       unwritten_(unwritten),
       optimizer_(start.optimizer),
       between_(std::move(between)),
-      place_(start.place) {
+      place_(start.place),
+      experts_differ_(start.experts_differ) {
   place(host);
   if (queue.site().precision == Precision::Bfloat16) read_ = zeros(room_ * sizeof(Bfloat16));
   values_ = zeros((divides_values() ? kept_floats_ : room_) * sizeof(float));
@@ -96,15 +97,22 @@ void Parameters::place(const std::vector<Parameter*>& host) {
     const auto declared = static_cast<std::size_t>(p->start.size);
     all_.push_back({p, p->value.empty() ? declared : p->value.size(), 0, 0});
   }
-  const bool has_own_experts = place_.of_experts.count != place_.of_all.count;
-  const auto is_apart = [=](const Parameter& p) { return has_own_experts && p.is_of_experts; };
-  place_section({.part = place_.of_all},
-                [=](const Parameter& p) { return !p.is_statistic && !is_apart(p); });
-  if (has_own_experts) place_section({.part = place_.of_experts}, is_apart);
-  weights_ = floats_;
   const auto is_statistic = [](const Parameter& p) { return p.is_statistic; };
-  if (std::any_of(host.begin(), host.end(), [=](const Parameter* p) { return is_statistic(*p); }))
-    place_section({.is_statistics = true}, is_statistic);
+  const auto is_apart = [this](const Parameter& p) { return experts_differ_ && p.is_of_experts; };
+  const auto has = [&](const auto& is_in) {
+    return std::any_of(host.begin(), host.end(), [&](const Parameter* p) { return is_in(*p); });
+  };
+  place_section({.part = place_.of_all},
+                [=](const Parameter& p) { return !is_statistic(p) && !is_apart(p); });
+  if (has(is_statistic)) place_section({.is_statistics = true}, is_statistic);
+  common_floats_ = room_;
+  if (has(is_apart)) place_section({.is_apart = true, .part = place_.of_experts}, is_apart);
+}
+
+void Parameters::for_sections_of_weights(const std::function<void(const Section&)>& with) const {
+  for (const Section& one : sections_) {
+    if (!one.is_statistics) with(one);
+  }
 }
 
 void Parameters::place_section(Section section,
@@ -198,13 +206,19 @@ void Parameters::settle() {
 
 void Parameters::scale(float factor, bool with_statistics) {
   clear_rest();
-  queue_.run(queue_.kernels().scale, with_statistics ? floats_ : weights_, factor,
-             gradients_.floats());
+  PIPEWRIGHT_ASSERT(!with_statistics, "gradients of versions on a GPU");
+  for_sections_of_weights([&](const Section& one) {
+    queue_.run(queue_.kernels().scale, one.end - one.begin, factor,
+               gradients_.floats() + one.begin);
+  });
 }
 
 void Parameters::scale_by(const float* factor) {
   clear_rest();
-  queue_.run(queue_.kernels().scale_by, weights_, factor, gradients_.floats());
+  for_sections_of_weights([&](const Section& one) {
+    queue_.run(queue_.kernels().scale_by, one.end - one.begin, factor,
+               gradients_.floats() + one.begin);
+  });
 }
 
 void Parameters::begin_step(int step) {
@@ -222,9 +236,9 @@ void Parameters::begin_step(int step) {
 void Parameters::update(int) {
   clear_rest();
   if (factors_) queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
-  for (const Section& one : sections_) {
-    if (one.own.size() > 0 && !one.is_statistics) update(one);
-  }
+  for_sections_of_weights([this](const Section& one) {
+    if (one.own.size() > 0) update(one);
+  });
 }
 
 void Parameters::update(const Section& one) {

@@ -9,9 +9,8 @@
 // In the array, those that do not decay come first, and of both kinds those that count for the
 // norm. Replicas that share the update out (ZeRO 1) have equal parts of the array each: one range,
 // whatever parameters it cuts, of which a replica keeps what the optimizer keeps, and with numbers
-// of bfloat16 the weights themselves too. Where some of them hold other experts, these have a
-// section of the array to themselves behind the rest, which their holders alone share out.
-// Statistics come last, which are always float32.
+// of bfloat16 the weights themselves too. Behind the weights come statistics, which are always
+// float32, and then, where replicas hold other experts, these, which their holders alone share out.
 //
 // In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
 // order-free (exec/base/fixed_point.hpp). Work is put on the queue's computing stream; functions
@@ -39,8 +38,9 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   struct Start {
     const OptimizerSpec& optimizer;
     std::uint64_t seed = 1;
-    bool trains = true;     // else there are weights alone
-    ShardPlace place = {};  // among the replicas that share the update out
+    bool trains = true;           // else there are weights alone
+    ShardPlace place = {};        // among the replicas that share the update out
+    bool experts_differ = false;  // among replicas
   };
   /// Tells `host` where the weights and gradients are; it must outlive this, and so must
   /// `unwritten`. Weights that the host has are copied. Functions that wait call `between` as
@@ -53,6 +53,8 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   /// All gradients, one after another, with zeros in the gaps: the array itself. Of replicas that
   /// share the update out it ends with zeros, so that all parts are equal.
   Buffer gradients();
+  /// Of them those in front that all replicas have alike.
+  std::size_t common_bytes() const { return common_floats_ * sizeof(float); }
   void add_parts(std::span<const std::size_t> places, int micro_batch) override;
   void settle() override;
   void scale(float factor, bool with_statistics) override;
@@ -119,10 +121,11 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   };
   /// Of the array: parameters that the same replicas share out in equal parts, with zeros behind.
   struct Section {
+    bool is_statistics = false;  // which layers update
+    bool is_apart = false;       // of experts that differ among replicas
+    PartOfAll part = {};
     std::size_t begin = 0, end = 0, decay_from = 0;
-    PartOfAll part;
     std::size_t part_floats = 0;  // of each part; together at least those of the section
-    bool is_statistics = false;   // which layers update
     ElementRange own;             // of the array: what update() updates
     std::size_t kept = 0;         // where that begins in arrays of own parts
 
@@ -159,6 +162,7 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   void start(const Placed& p, std::uint64_t seed, float* to);
   void prepare_training();
   void update(const Section& one);
+  void for_sections_of_weights(const std::function<void(const Section&)>& with) const;
   Buffer zeros(std::size_t bytes);
   /// What nobody has added to becomes 0.
   void clear_rest();
@@ -171,11 +175,12 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   const OptimizerSpec optimizer_;
   const std::function<void()> between_;
   std::vector<Placed> all_;
-  std::size_t floats_ = 0;       // of all, with the gaps between them
-  std::size_t weights_ = 0;      // of all but statistics
-  std::size_t room_ = 0;         // of the array; at least floats_
-  std::size_t kept_floats_ = 0;  // of own parts
+  std::size_t floats_ = 0;         // of all, with the gaps between them
+  std::size_t common_floats_ = 0;  // of the array, without experts that differ among replicas
+  std::size_t room_ = 0;           // of the array; at least floats_
+  std::size_t kept_floats_ = 0;    // of own parts
   const ShardPlace place_;
+  const bool experts_differ_;
   std::vector<Section> sections_;
   std::vector<ElementRange> counted_;  // for the norm
   Buffer read_;                        // by layers; empty: the values are

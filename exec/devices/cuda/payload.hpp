@@ -60,7 +60,13 @@ struct ExchangeOfGroup {
 class DevicePart final : public Part {
  public:
   DevicePart(Buffer what, Event when, Buffer also = {})
-      : buffer(std::move(what)), beside(std::move(also)), ready(std::move(when)) {}
+      : buffer(std::move(what)),
+        bytes(buffer.bytes()),
+        beside(std::move(also)),
+        ready(std::move(when)) {}
+  /// Of the array so many bytes in front.
+  DevicePart(Buffer what, std::size_t in_front, Event when)
+      : buffer(std::move(what)), bytes(in_front), ready(std::move(when)) {}
   DevicePart(const ArrayOfGroup& what, Event when) : of_group(what), ready(std::move(when)) {}
   DevicePart(RoundOfGroup what, Event when) : round(std::move(what)), ready(std::move(when)) {}
   DevicePart(const ExchangeOfGroup& what, Event when) : exchange(what), ready(std::move(when)) {}
@@ -72,8 +78,10 @@ class DevicePart final : public Part {
   ArrayOfGroup of_group;     // or this:
   RoundOfGroup round;        // or this:
   ExchangeOfGroup exchange;  // or these:
-  Buffer buffer, beside;     // of which the second is gathered too, if there is one
-  Event ready;               // after the work that made the part; of what comes back, after the sum
+  Buffer buffer;
+  std::size_t bytes = 0;  // of it
+  Buffer beside;          // is gathered too, if there is one
+  Event ready;            // after the work that made the part; of what comes back, after the sum
 };
 
 }  // namespace pipewright::exec::cuda

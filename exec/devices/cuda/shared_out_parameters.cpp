@@ -20,9 +20,11 @@ std::vector<ElementRange> Parameters::ranges_of(const StageParameters&,
                     "parts of another number of replicas");
   std::vector<ElementRange> ranges;
   for (const Placed& p : all_) {
-    const PartOfAll& part = p.section == 0 ? place.of_all : place.of_experts;
-    const bool is_statistic = section_of(p).is_statistics;  // which every replica makes
-    ranges.push_back(is_statistic ? ElementRange{} : overlap(p, section_of(p).part_at(part.index)));
+    const Section& section = section_of(p);
+    const PartOfAll& part = section.is_apart ? place.of_experts : place.of_all;
+    // Every replica makes statistics.
+    ranges.push_back(section.is_statistics ? ElementRange{}
+                                           : overlap(p, section.part_at(part.index)));
   }
   return ranges;
 }

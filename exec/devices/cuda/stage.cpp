@@ -14,7 +14,8 @@ std::unique_ptr<StageDevice> device_for(Queue& queue, const StageSpec& spec,
                                         std::function<void()> between, RunMode mode,
                                         const ShardPlace& place) {
   require_layers(*spec.model);
-  return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, place);
+  return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, place,
+                                       spec.ranks.experts > 1);
 }
 
 }  // namespace
@@ -44,13 +45,15 @@ bool Stage::sums_on_gpu() const {
   return sums_on_gpu_ && (!is_sharded() || on().parameters().are_equal_parts());
 }
 
-/// All gradients as one array, which the transport changes in place, after what is on the computing
-/// stream; zeros where nothing went in.
+/// All gradients, but those of experts that differ among replicas, as one array, which the
+/// transport changes in place, after what is on the computing stream; zeros where nothing went in.
 PartPtr Stage::part_on_device() {
   if (!sums_on_gpu()) return nullptr;
   if (!has_gradients()) begin_gradients();
   Queue& queue = on().queue();
-  return std::make_shared<DevicePart>(on().parameters().gradients(),
+  Parameters& parameters = on().parameters();
+  const Buffer gradients = parameters.gradients();
+  return std::make_shared<DevicePart>(gradients, parameters.common_bytes(),
                                       queue.record(queue.computing()));
 }
 

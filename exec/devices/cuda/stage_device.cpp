@@ -17,12 +17,13 @@ constexpr std::size_t kRowFacts = 3;
 }  // namespace
 
 StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between,
-                         RunMode mode, const ShardPlace& place)
+                         RunMode mode, const ShardPlace& place, bool experts_differ)
     : queue_(queue),
       shape_(shape),
       between_(std::move(between)),
       mode_(mode),
       place_(place),
+      experts_differ_(experts_differ),
       ops_(queue, unwritten_, between_),
       answers_(static_cast<std::size_t>(shape.micro_batches)),
       loss_sums_(answers_.size()),
@@ -46,7 +47,8 @@ StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parame
                                            const OptimizerSpec& optimizer, std::uint64_t seed) {
   const bool trains = mode_ == RunMode::Train;
   parameters_ = std::make_unique<Parameters>(
-      queue_, unwritten_, parameters, Parameters::Start{optimizer, seed, trains, place_}, between_);
+      queue_, unwritten_, parameters,
+      Parameters::Start{optimizer, seed, trains, place_, experts_differ_}, between_);
   return *parameters_;
 }
 

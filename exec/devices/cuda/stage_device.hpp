@@ -22,7 +22,7 @@ class StageDevice final : public exec::StageDevice {
  public:
   /// The queue must outlive it. `between` as for Parameters.
   StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between, RunMode mode,
-              const ShardPlace& place);
+              const ShardPlace& place, bool experts_differ);
 
   Queue& queue() const { return queue_; }
   Parameters& parameters() const { return *parameters_; }
@@ -82,6 +82,7 @@ class StageDevice final : public exec::StageDevice {
   const std::function<void()> between_;
   const RunMode mode_;
   const ShardPlace place_;
+  const bool experts_differ_;
   UnwrittenGradients unwritten_;
   QueueOps ops_;
   std::unique_ptr<Parameters> parameters_;

@@ -3,10 +3,11 @@
 // exec/transports/nccl/read_back.hpp turns it into a Program again for check to judge, and the
 // transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs,
 // over the array of all gradients, or weights, with its gaps for alignment (where replicas divide
-// experts, gradients go by way of the hosts), and the ALL_REDUCEs, REDUCE_SCATTERs, ALL_GATHERs,
-// RING_SENDs and ALL_TO_ALLs of groups outside of exact numerics (no GPU trains layers yet that ask
-// for others), and it makes calls that follow one another on different communicators between an
-// ncclGroupStart and End, which changes nothing but what they cost. Nothing here needs a GPU.
+// experts: of the rest, and if an expert is on several of them, all by way of the hosts), and the
+// ALL_REDUCEs, REDUCE_SCATTERs, ALL_GATHERs, RING_SENDs and ALL_TO_ALLs of groups outside of exact
+// numerics (no GPU trains layers yet that ask for others), and it makes calls that follow one
+// another on different communicators between an ncclGroupStart and End, which changes nothing but
+// what they cost. Nothing here needs a GPU.
 //
 // A RING_SEND of several arrays is a send and a receive of each in one group.
 //

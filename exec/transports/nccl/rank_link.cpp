@@ -347,20 +347,20 @@ void RankLink::issue_sum(InstructionId member) {
 
 /// A member's part of the array, as the k-th of equal ones, begins where NCCL looks for it in
 /// place.
-int RankLink::call_collective(InstructionId member, const Buffer& array, void* stream) const {
+int RankLink::call_collective(InstructionId member, void* array, std::size_t bytes,
+                              void* stream) const {
   const Collective& collective = program_.collectives[code(member).route];
   const std::uint32_t c = plan_.of_collective[code(member).route];
   void* const communicator = communicators_[c];
-  const std::size_t part = array.bytes() / collective.members.size();
-  auto* const own = static_cast<std::byte*>(array.at()) +
+  const std::size_t part = bytes / collective.members.size();
+  auto* const own = static_cast<std::byte*>(array) +
                     part * static_cast<std::size_t>(plan_.communicators[c].index_of(rank_));
   if (collective.kind == ActionKind::Unshard)
-    return nccl_.all_gather(own, array.at(), part, PIPEWRIGHT_NCCL_BYTES, communicator, stream);
+    return nccl_.all_gather(own, array, part, PIPEWRIGHT_NCCL_BYTES, communicator, stream);
   constexpr int kKind = PIPEWRIGHT_NCCL_FLOAT32;
   if (collective.sharded)
-    return nccl_.reduce_scatter(array.at(), own, part / sizeof(float), kKind, communicator, stream);
-  return nccl_.all_reduce(array.at(), array.at(), array.bytes() / sizeof(float), kKind,
-                          communicator, stream);
+    return nccl_.reduce_scatter(array, own, part / sizeof(float), kKind, communicator, stream);
+  return nccl_.all_reduce(array, array, bytes / sizeof(float), kKind, communicator, stream);
 }
 
 /// What ranks that divide layers bring together, in place. Rows are of whatever numbers.
@@ -428,9 +428,11 @@ void RankLink::make_sum(InstructionId member) {
     call([&] { return call_group(member, part.of_group, stream); }, program_.text(member).c_str());
     settle(c);
   }
-  for (const Buffer* array : {&part.buffer, &part.beside}) {
-    if (!*array) continue;
-    call([&] { return call_collective(member, *array, stream); }, program_.text(member).c_str());
+  for (const auto& [array, bytes] : {std::pair(part.buffer.at(), part.bytes),
+                                     std::pair(part.beside.at(), part.beside.bytes())}) {
+    if (bytes == 0) continue;
+    call([&, at = array, n = bytes] { return call_collective(member, at, n, stream); },
+         program_.text(member).c_str());
     settle(c);
   }
   static_cast<void>(note_call(member, std::move(start)));

@@ -121,7 +121,7 @@ class RankLink {
     std::vector<std::size_t> bytes_out, bytes_in;  // by member
   };
   void make_sum(InstructionId member);
-  int call_collective(InstructionId member, const Buffer& array, void* stream) const;
+  int call_collective(InstructionId member, void* array, std::size_t bytes, void* stream) const;
   int call_group(InstructionId member, const cuda::ArrayOfGroup& array, void* stream) const;
   void send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream);
   void begin_on(void* stream) const;

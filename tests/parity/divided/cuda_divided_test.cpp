@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "exec/transports/nccl/communicators.hpp"
 #include "planner/memory/memory.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/divided/cuda_divided.hpp"
@@ -16,13 +15,6 @@ namespace pipewright::tests {
 namespace cuda_divided_test {
 
 using namespace cuda_divided;
-
-/// Members' calls of what ranks bring together.
-int calls_of(const Program& program, ActionKind kind) {
-  int calls = 0;
-  for (const Instruction& in : program.code) calls += in.kind == kind && in.in_collective() ? 1 : 0;
-  return calls;
-}
 
 /// Calls of NCCL, of each kind; sends and receives between stages count, too.
 struct Calls {
@@ -39,13 +31,10 @@ Calls since(const Calls& before) {
 
 /// What connects communicators: sums of those without an edge, a send and a receive over each edge.
 Calls connecting(const Program& program) {
-  Calls calls;
+  Calls calls{.sums = connecting_sums(program)};
   const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
-  for (const auto& warm_up : plan.warm_ups) {
+  for (const auto& warm_up : plan.warm_ups)
     calls.sent += 2 * static_cast<int>(warm_up.edges.size());
-    if (warm_up.edges.empty())
-      calls.sums += static_cast<int>(plan.communicators[warm_up.communicator].members.size());
-  }
   return calls;
 }
 
@@ -118,15 +107,15 @@ int calls_of_rounds(const Program& program) {
 void expect_brought_together(Over over, const Program& program, const DividedSetting& setting) {
   Calls expected;
   if (over == Over::Nccl) {
-    const int shards = calls_of(program, ActionKind::Unshard);
-    const int of_replicas = calls_of(program, ActionKind::ReduceGrad);
+    const int shards = calls_of_groups(program, ActionKind::Unshard);
+    const int of_replicas = calls_of_groups(program, ActionKind::ReduceGrad);
     expected = connecting(program);
     expected.sums +=
-        kSteps * (calls_of(program, ActionKind::AllReduce) + (shards > 0 ? 0 : of_replicas));
-    expected.scattered =
-        kSteps * (calls_of(program, ActionKind::ReduceScatter) + (shards > 0 ? of_replicas : 0));
+        kSteps * (calls_of_groups(program, ActionKind::AllReduce) + (shards > 0 ? 0 : of_replicas));
+    expected.scattered = kSteps * (calls_of_groups(program, ActionKind::ReduceScatter) +
+                                   (shards > 0 ? of_replicas : 0));
     // In a step that is looked at gradients are gathered beside the weights.
-    expected.gathered = kSteps * (calls_of(program, ActionKind::AllGather) + 2 * shards);
+    expected.gathered = kSteps * (calls_of_groups(program, ActionKind::AllGather) + 2 * shards);
     expected.sent += kSteps * (transfers_of(program) + calls_of_rounds(program));
   }
   CudaTraining how = training_of(setting, Precision::Float32);
@@ -153,8 +142,9 @@ void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
     for (const CommPolicy& policy : policies_of(over)) {
       SCOPED_TRACE(to_string(policy.issue));
       const Program program = divided(order, model, layout, policy, Numerics::Fast);
-      EXPECT_EQ(calls_of(program, ActionKind::AllReduce) > 0, layout.tensor > 1);
-      EXPECT_EQ(calls_of(program, ActionKind::AllGather) > 0, layout.rows || layout.context > 1);
+      EXPECT_EQ(calls_of_groups(program, ActionKind::AllReduce) > 0, layout.tensor > 1);
+      EXPECT_EQ(calls_of_groups(program, ActionKind::AllGather) > 0,
+                layout.rows || layout.context > 1);
       expect_brought_together(over, program,
                               DividedSetting(program, model, Numerics::Fast, layout));
     }
@@ -164,6 +154,10 @@ void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
 TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
   for (const Model& model : {divisible_model(), divisible_llama()})
     expect_brought_together_by_nccl(model, {.tensor = 2});
+}
+
+/// The norm, for which the host waits, goes beside sums that only GPUs know of.
+TEST(CudaDivided, ReplicasOfDividedLayersAreSummedByNcclToo) {
   expect_brought_together_by_nccl(divisible_llama(), {.tensor = 2, .replicas = 2});
 }
 

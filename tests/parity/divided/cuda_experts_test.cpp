@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "exec/transports/nccl/communicators.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/divided/cuda_divided.hpp"
 
@@ -180,6 +179,26 @@ TEST(CudaExperts, RowsGoToTheirExpertsOverNccl) {
   expect_exchanged(Over::Nccl, mixtral(), {.tensor = 1, .experts = 4});
   expect_exchanged(Over::Nccl, mixtral(),
                    {.tensor = 1, .replicas = 2, .sharded = true, .experts = 2});
+}
+
+/// Where an expert is on one replica alone, NCCL sums the rest of the gradients in place, and the
+/// counts of choices with them; where it is on two, the hosts sum all.
+TEST(CudaExperts, NcclSumsWhatAllReplicasHold) {
+  for (const int replicas : {1, 2}) {
+    const Layout layout{.tensor = 1, .replicas = replicas, .experts = 2};
+    const Program program =
+        divided(one_rank(), grouped(), layout, policies_of(Over::Nccl).front(), Numerics::Fast);
+    DividedSetting setting(program, grouped(), Numerics::Fast, layout);
+    CudaTraining how = training_of(setting, Precision::Float32);
+    how.training.optimizer.kind = exec::OptimizerKind::Sgd;
+    const int sums = calls_of_groups(program, ActionKind::ReduceGrad), before = host_nccl_sums();
+    const CudaResult run = trained(Over::Nccl, HostOrder::Lazy, program, how);
+    ASSERT_TRUE(run.finished());
+    EXPECT_EQ(host_nccl_sums() - before,
+              connecting_sums(program) + (replicas == 1 ? kSteps * sums : 0));
+    EXPECT_LE(run.verify->gradients.norm_rel, 3e-6) << run.verify->gradients.worst;
+    EXPECT_LE(run.verify->parameters.norm_rel, 3e-6) << run.verify->parameters.worst;
+  }
 }
 
 TEST(CudaExperts, SixteenBitsStayWithinTheirRounding) {
