@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/devices/cuda/run.hpp"
+#include "exec/transports/nccl/communicators.hpp"
 #include "exec/transports/nccl/run.hpp"
 #include "tests/parity/divided/divided_program.hpp"
 #include "tests/parity/outcome.hpp"
@@ -81,6 +82,24 @@ inline void expect_serial_bits(Over over, const Order& pipeline, const Model& mo
       if (::testing::Test::HasFailure()) return;
     }
   }
+}
+
+/// Members' calls of what ranks bring together inside actions, or replicas.
+inline int calls_of_groups(const Program& program, ActionKind kind) {
+  int calls = 0;
+  for (const Instruction& in : program.code) calls += in.kind == kind && in.in_collective() ? 1 : 0;
+  return calls;
+}
+
+/// Of what connects communicators without an edge.
+inline int connecting_sums(const Program& program) {
+  int calls = 0;
+  const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
+  for (const auto& warm_up : plan.warm_ups) {
+    if (warm_up.edges.empty())
+      calls += static_cast<int>(plan.communicators[warm_up.communicator].members.size());
+  }
+  return calls;
 }
 
 }  // namespace cuda_divided

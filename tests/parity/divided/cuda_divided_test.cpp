@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "exec/transports/nccl/communicators.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/divided/cuda_divided.hpp"
 
@@ -12,13 +11,6 @@ namespace pipewright::tests {
 namespace cuda_divided_test {
 
 using namespace cuda_divided;
-
-/// Members' calls of what ranks bring together along tp.
-int calls_of_groups(const Program& program, ActionKind kind) {
-  int calls = 0;
-  for (const Instruction& in : program.code) calls += in.kind == kind && in.in_collective() ? 1 : 0;
-  return calls;
-}
 
 /// Calls of NCCL, of each kind.
 struct Calls {
@@ -31,17 +23,6 @@ Calls calls_so_far() {
 Calls since(const Calls& before) {
   const Calls now = calls_so_far();
   return {now.sums - before.sums, now.scattered - before.scattered, now.gathered - before.gathered};
-}
-
-/// Of what connects communicators without an edge.
-int connecting_sums(const Program& program) {
-  int calls = 0;
-  const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
-  for (const auto& warm_up : plan.warm_ups) {
-    if (warm_up.edges.empty())
-      calls += static_cast<int>(plan.communicators[warm_up.communicator].members.size());
-  }
-  return calls;
 }
 
 TEST(CudaDivided, LayersHaveTheSerialRunsBits) {
@@ -94,9 +75,11 @@ TEST(CudaDivided, RecomputedLayersAskForTheirSumsAgain) {
 void expect_brought_together(Over over, const Program& program, const DividedSetting& setting) {
   Calls expected;
   if (over == Over::Nccl)
-    expected = {connecting_sums(program) + kSteps * calls_of_groups(program, ActionKind::AllReduce),
-                kSteps * calls_of_groups(program, ActionKind::ReduceScatter),
-                kSteps * calls_of_groups(program, ActionKind::AllGather)};
+    expected = {
+        connecting_sums(program) + kSteps * (calls_of_groups(program, ActionKind::AllReduce) +
+                                             calls_of_groups(program, ActionKind::ReduceGrad)),
+        kSteps * calls_of_groups(program, ActionKind::ReduceScatter),
+        kSteps * calls_of_groups(program, ActionKind::AllGather)};
   CudaTraining how = training_of(setting, Precision::Float32);
   how.training.optimizer.kind = exec::OptimizerKind::Sgd;
   for (const HostOrder streams : kOrders) {
@@ -128,6 +111,11 @@ void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
 TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
   for (const Model& model : {divisible_model(), divisible_llama()})
     expect_brought_together_by_nccl(model, {.tensor = 2});
+}
+
+/// The norm, for which the host waits, goes beside sums that only GPUs know of.
+TEST(CudaDivided, ReplicasOfDividedLayersAreSummedByNcclToo) {
+  expect_brought_together_by_nccl(divisible_llama(), {.tensor = 2, .replicas = 2});
 }
 
 TEST(CudaDivided, RowsAreScatteredAndGatheredByNccl) {

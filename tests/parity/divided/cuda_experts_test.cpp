@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "exec/transports/nccl/communicators.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/divided/cuda_divided.hpp"
 
@@ -172,23 +171,6 @@ TEST(CudaExperts, RowsGoToTheirExpertsOverNccl) {
                    {.tensor = 1, .replicas = 2, .sharded = true, .experts = 2});
 }
 
-/// Members' calls of one sum over replicas, and of those that connect communicators.
-int sums_of_replicas(const Program& program) {
-  int calls = 0;
-  for (const Instruction& in : program.code)
-    calls += in.kind == ActionKind::ReduceGrad && in.in_collective() ? 1 : 0;
-  return calls;
-}
-int connecting_sums(const Program& program) {
-  int calls = 0;
-  const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
-  for (const auto& warm_up : plan.warm_ups) {
-    if (warm_up.edges.empty())
-      calls += static_cast<int>(plan.communicators[warm_up.communicator].members.size());
-  }
-  return calls;
-}
-
 /// Where an expert is on one replica alone, NCCL sums the rest of the gradients in place, and the
 /// counts of choices with them; where it is on two, the hosts sum all.
 TEST(CudaExperts, NcclSumsWhatAllReplicasHold) {
@@ -199,7 +181,7 @@ TEST(CudaExperts, NcclSumsWhatAllReplicasHold) {
     DividedSetting setting(program, grouped(), Numerics::Fast, layout);
     CudaTraining how = training_of(setting, Precision::Float32);
     how.training.optimizer.kind = exec::OptimizerKind::Sgd;
-    const int sums = sums_of_replicas(program), before = host_nccl_sums();
+    const int sums = calls_of_groups(program, ActionKind::ReduceGrad), before = host_nccl_sums();
     const CudaResult run = trained(Over::Nccl, HostOrder::Lazy, program, how);
     ASSERT_TRUE(run.finished());
     EXPECT_EQ(host_nccl_sums() - before,
