@@ -17,6 +17,7 @@ bool has_operators(const Layer& layer) {
     case LayerKind::Embedding:
     case LayerKind::Residual:
     case LayerKind::Sequential:
+    case LayerKind::MixtureOfExperts:
       return true;
     default:
       return false;

@@ -67,6 +67,7 @@ struct Parameter {
 
   /// For the operators of the device that trains it.
   const float* weights() const { return device_value != nullptr ? device_value : value.data(); }
+  float* values() { return device_value != nullptr ? device_value : value.data(); }
   float* gradients() { return device_gradient != nullptr ? device_gradient : gradient.data(); }
 };
 
@@ -84,6 +85,9 @@ struct Saved {
   /// Of a layer behind a router, which decides how many rows come; negative: all of the
   /// micro-batch.
   std::int64_t rows = -1;
+  /// Of a mixture of experts, where the rows of each expert begin among those that it sends; of
+  /// what stands behind it, among those that have come.
+  std::shared_ptr<const std::vector<std::int32_t>> begins = {};
 };
 
 /// Drops what is kept, and keeps its shape.

@@ -55,8 +55,6 @@ namespace {
 
 /// Of what CPUs have; "": nothing.
 std::string missing_on_gpus(const Model& model, const ParallelSetup& parallel) {
-  if (parallel.context > 1) return "context parallelism on GPUs";
-  if (parallel.experts > 1) return "expert parallelism on GPUs";
   if (parallel.zero > 1) return "ZeRO stage " + std::to_string(parallel.zero) + " on GPUs";
   return fault_on_gpus(model);
 }
