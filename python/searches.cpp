@@ -66,7 +66,7 @@ Tuned tune(const Document& document, const std::optional<Document>& profile_docu
   Job job = read_job(JsonCursor(json, name));
   const auto profile = profile_of(profile_document, job);
   Tuned tuned;
-  tuned.costing = planner::settle_costing(job, profile.has_value());
+  tuned.costing = planner::settle_costing(job, profile ? &*profile : nullptr);
   tuned.notes = job.notes;
   for (const std::string& assumed : job.cluster.assumed)
     tuned.notes.push_back("assumed of the cluster: " + assumed);

@@ -64,7 +64,8 @@ double active_parameters(const Architecture& model);
 void check(const Architecture& model);
 
 /// "gpt3-175b", "megatron-1.7b" … "megatron-1t", "llama3-8b", "llama3-70b", "llama3-405b",
-/// "mixtral-8x7b", "deepseek-v2", "deepseek-v3". Throws InputError with a suggestion.
+/// "mixtral-8x7b", "deepseek-v2", "deepseek-v3", "kimi-k2", "qwen3-30b-a3b", "qwen3-235b-a22b",
+/// "gpt-oss-120b". Throws InputError with a suggestion.
 Architecture architecture_preset(std::string_view name);
 std::vector<std::string_view> architecture_preset_names();
 

@@ -48,6 +48,37 @@ Architecture mixtral() {
   return model;
 }
 
+/// Without biases, as most models of many experts.
+Architecture mixture(std::string name, int hidden, int blocks, int heads, int vocabulary,
+                     const Experts& experts) {
+  Architecture model = gpt_architecture(std::move(name), hidden, blocks, heads, vocabulary, 4096);
+  model.ffn = experts.ffn;
+  model.gated = true;
+  model.biases = model.learned_positions = model.tied_head = false;
+  model.experts = experts;
+  return model;
+}
+
+/// "Qwen3 Technical Report" (arXiv:2505.09388), table 2; widths from the models' config.json.
+Architecture qwen3(std::string name, int hidden, int blocks, int heads, int ffn) {
+  Architecture model = mixture(std::move(name), hidden, blocks, heads, 151936,
+                               {.count = 128, .chosen = 8, .ffn = ffn});
+  model.key_value_heads = 4;
+  model.head = 128;
+  return model;
+}
+
+/// "gpt-oss-120b & gpt-oss-20b Model Card" (arXiv:2508.10925), table 1 and §2; widths from its
+/// config.json.
+Architecture gpt_oss_120b() {
+  Architecture model =
+      mixture("gpt-oss-120b", 2880, 36, 64, 201088, {.count = 128, .chosen = 4, .ffn = 2880});
+  model.key_value_heads = 8;
+  model.head = 64;
+  model.biases = true;
+  return model;
+}
+
 Architecture deepseek(std::string name, int hidden, int blocks, int ffn, int vocabulary,
                       const Experts& experts) {
   Architecture model = gpt_architecture(std::move(name), hidden, blocks, 128, vocabulary, 4096);
@@ -74,12 +105,23 @@ Architecture deepseek_v3() {
                   {.count = 256, .chosen = 8, .ffn = 2048, .shared_ffn = 2048, .dense_blocks = 3});
 }
 
+/// "Kimi K2: Open Agentic Intelligence" (arXiv:2507.20534), table 2; the vocabulary from its
+/// config.json.
+Architecture kimi_k2() {
+  Architecture model =
+      deepseek("kimi-k2", 7168, 61, 18432, 163840,
+               {.count = 384, .chosen = 8, .ffn = 2048, .shared_ffn = 2048, .dense_blocks = 1});
+  model.heads = model.key_value_heads = 64;
+  model.head = model.hidden / model.heads;
+  return model;
+}
+
 using Maker = Architecture (*)();
 struct Preset {
   std::string_view name;
   Maker make;
 };
-constexpr std::array<Preset, 7> kOthers{{
+constexpr std::array<Preset, 11> kOthers{{
     // "Language Models are Few-Shot Learners" (arXiv:2005.14165), table 2.1; the vocabulary padded
     // as Megatron-LM pads it.
     {"gpt3-175b", [] { return gpt_architecture("gpt3-175b", 12288, 96, 96, 51200, 2048); }},
@@ -89,6 +131,10 @@ constexpr std::array<Preset, 7> kOthers{{
     {"mixtral-8x7b", mixtral},
     {"deepseek-v2", deepseek_v2},
     {"deepseek-v3", deepseek_v3},
+    {"kimi-k2", kimi_k2},
+    {"qwen3-30b-a3b", [] { return qwen3("qwen3-30b-a3b", 2048, 48, 32, 768); }},
+    {"qwen3-235b-a22b", [] { return qwen3("qwen3-235b-a22b", 4096, 94, 64, 1536); }},
+    {"gpt-oss-120b", gpt_oss_120b},
 }};
 
 }  // namespace

@@ -12,6 +12,7 @@ std::optional<FoundLayer> find_among(const std::vector<Layer>& layers, const std
     const std::string path = layer_path(outer, i, layer);
     if (is_wanted(layer)) return FoundLayer{&layer, path};
     if (auto found = find_among(layer.inner, path, is_wanted)) return found;
+    if (auto found = find_among(layer.shared, path + "/shared", is_wanted)) return found;
     if (auto found = find_among(layer.shortcut, path + "/shortcut", is_wanted)) return found;
   }
   return std::nullopt;

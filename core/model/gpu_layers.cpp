@@ -25,6 +25,7 @@ bool has_operators(const Layer& layer) {
     case LayerKind::Graph:
     case LayerKind::Add:
     case LayerKind::Concat:
+    case LayerKind::MixtureOfExperts:
       return true;
     default:
       return false;

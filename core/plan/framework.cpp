@@ -24,12 +24,26 @@ FrameworkTraits with_gradients(FrameworkTraits traits, std::string_view type) {
   return known == nullptr ? traits : with_gradients(traits, static_cast<double>(known->bytes));
 }
 
+const ProductFormat* product_format(double bytes) {
+  const auto found = std::ranges::find(kProductFormats, bytes, &ProductFormat::bytes);
+  return found == kProductFormats.end() ? nullptr : &*found;
+}
+
 FrameworkTraits with_products(FrameworkTraits traits, std::string_view type) {
-  if (type != "fp8" || traits.product_bytes == 1) return traits;
-  traits.product_bytes = 1;
+  const auto format = std::ranges::find(kProductFormats, type, &ProductFormat::name);
+  if (format == kProductFormats.end() || format->bytes == traits.product_bytes ||
+      format->bytes == 2)
+    return traits;
+  traits.product_bytes = format->bytes;
+  if (format->scales_tensors()) {  // the largest number of each product's factor, then converts it
+    traits.forward_kernels += 8;
+    traits.backward_kernels += 8;
+    traits.optimizer_bytes += 4 + 2 * format->bytes;
+    return traits;
+  }
   traits.forward_kernels += 2;
   traits.backward_kernels += 4;
-  traits.optimizer_bytes += 4;
+  traits.optimizer_bytes += 2 + 2 * format->bytes;
   // There is no 16-bit weight for the state to complete.
   traits.state_bytes = std::max(traits.state_bytes, FrameworkTraits{}.state_bytes);
   return traits;

@@ -2,11 +2,33 @@
 // table with the source of each number; bench_accuracy judges them. Plain data; seconds and bytes.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace pipewright {
+
+/// Numbers that products with weights read, as a job's matmul_dtype names them.
+struct ProductFormat {
+  std::string_view name;
+  double bytes = 2;          // of a number, with its part of its block's scale
+  std::string_view devices;  // that have such products, in words
+
+  /// Beside the scales of its blocks a tensor has one of its own, so all of it is read before any
+  /// of it is converted, and neither a norm nor an activation can write it.
+  constexpr bool scales_tensors() const { return bytes < 1; }
+};
+/// mxfp8: 32 numbers with a scale of 8 bits (OCP Microscaling Formats 1.0 §5.2). nvfp4: 16 numbers
+/// of 4 bits with one of 8 (arXiv:2509.25149 §2).
+inline constexpr std::array<ProductFormat, 4> kProductFormats{{
+    {"bf16", 2, "all"},
+    {"fp8", 1, "Hopper, Blackwell and CDNA 3 and 4"},
+    {"mxfp8", 1 + 1.0 / 32, "Blackwell and CDNA 4"},
+    {"nvfp4", 0.5 + 1.0 / 16, "Blackwell's devices"},
+}};
+/// Null for a number of bytes that no format has.
+const ProductFormat* product_format(double bytes);
 
 /// What the training framework does with the same model.
 struct FrameworkTraits {
@@ -15,9 +37,12 @@ struct FrameworkTraits {
   std::string sources;  // of a user's numbers, in words
   double launch_seconds = 0;       // host time to start one kernel
   bool blocking_launches = false;  // each starts when the one before has ended, a message too
+  bool graphs_steps = false;       // a step is one CUDA graph: the host starts no kernel
   int forward_kernels = 0, backward_kernels = 0, attention_core_kernels = 0;  // of a block
   int embedding_kernels = 18, head_kernels = 42;  // both directions; with the loss
   int expert_kernels = 40;  // more of a block with experts, each direction, but for their products
+  bool graphs_routing = false;   // of such a block attention, router and sorting are CUDA graphs
+  bool groups_experts = false;   // one kernel multiplies for all experts of a device
   bool fused_kernels = false;    // bias, dropout, residual and masked softmax in one pass each
   bool flash_attention = false;  // no score ever reaches memory
   double flash_rate = 1;         // of the device's best; below 1: of FlashAttention-2's
@@ -26,14 +51,14 @@ struct FrameworkTraits {
   bool keeps_weight_buffers = false;  // Transformer Engine; planner/estimate/memory_estimate.cpp
   bool pads_vocabulary = true;        // to what tensor cores load well, as Megatron-LM does
   double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
-  double product_bytes = 2;           // of a number that products with weights read; 1: FP8
-  double gradient_bytes = 2;          // of a weight's gradient that is kept and reduced
-  double tied_gradient_bytes = 2;     // of a shared embedding's, added up between two stages
-  double accumulate_bytes = 0;        // traffic to add a micro-batch's gradient to it
-  bool fuses_accumulation = false;    // the product that makes a gradient adds it to the sum
-  double reduction_bytes = 0;         // traffic of the copies that a weight's reduction makes
-  double optimizer_bytes = 0;         // traffic of a weight's update
-  double state_bytes = 12;            // of the optimizer for a weight: 32-bit copy, two moments
+  double product_bytes = 2;   // of a number that products with weights read (a ProductFormat's)
+  double gradient_bytes = 2;  // of a weight's gradient that is kept and reduced
+  double tied_gradient_bytes = 2;   // of a shared embedding's, added up between two stages
+  double accumulate_bytes = 0;      // traffic to add a micro-batch's gradient to it
+  bool fuses_accumulation = false;  // the product that makes a gradient adds it to the sum
+  double reduction_bytes = 0;       // traffic of the copies that a weight's reduction makes
+  double optimizer_bytes = 0;       // traffic of a weight's update
+  double state_bytes = 12;          // of the optimizer for a weight: 32-bit copy, two moments
   // Computed again before a block's backward (Megatron core's recompute_modules):
   bool recomputes_norms = false;        // layernorm
   bool recomputes_activations = false;  // moe_act: of experts
@@ -42,7 +67,9 @@ struct FrameworkTraits {
   double step_overhead_seconds = 0;  // data, loss scale, clipping: what no other part has
   // Between tensor parallel ranks (planner/estimate/exposed_messages.hpp):
   bool hides_gradient_messages = false;  // those of I beside the products of W, gathers beside I's
-  bool chunks_messages = false;  // the others in chunks, beside products that use or make them
+  bool chunks_messages = false;    // the others in chunks, beside products that use or make them
+  bool sends_tokens_once = false;  // to each device that holds some of their experts
+  bool hides_expert_messages = false;  // of a micro-batch, beside the work of another
   // Between stages (planner/estimate/stage_messages.hpp):
   bool waits_for_messages = false;     // the device stands still while long ones move, both ways
   bool sends_mask = false;             // the attention mask goes along, a square of the sequence
@@ -75,8 +102,8 @@ FrameworkTraits with_gradients(FrameworkTraits traits, double bytes);
 /// … of the type that a job's grad_accum_dtype names; "": the framework's own.
 FrameworkTraits with_gradients(FrameworkTraits traits, std::string_view type);
 
-/// The same with products of the type that a job's matmul_dtype names ("fp8"; "": the framework's
-/// own): each update converts the weights, in both layouts, and a block starts more kernels.
+/// The same with products of the format of this name ("": the framework's own): each update
+/// converts the weights, in both layouts, and a block starts more kernels.
 FrameworkTraits with_products(FrameworkTraits traits, std::string_view type);
 
 /// Those that a job can name, the default first.

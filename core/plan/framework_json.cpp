@@ -22,12 +22,15 @@ constexpr double kMostSeconds = 100, kMostKernels = 100'000, kMostBytesOfOne = 1
 constexpr std::array kTraits{
     Trait{"launch_seconds", &FrameworkTraits::launch_seconds, kMostSeconds},
     Trait{"blocking_launches", &FrameworkTraits::blocking_launches},
+    Trait{"graphs_steps", &FrameworkTraits::graphs_steps},
     Trait{"forward_kernels", &FrameworkTraits::forward_kernels, kMostKernels},
     Trait{"backward_kernels", &FrameworkTraits::backward_kernels, kMostKernels},
     Trait{"attention_core_kernels", &FrameworkTraits::attention_core_kernels, kMostKernels},
     Trait{"embedding_kernels", &FrameworkTraits::embedding_kernels, kMostKernels},
     Trait{"head_kernels", &FrameworkTraits::head_kernels, kMostKernels},
     Trait{"expert_kernels", &FrameworkTraits::expert_kernels, kMostKernels},
+    Trait{"graphs_routing", &FrameworkTraits::graphs_routing},
+    Trait{"groups_experts", &FrameworkTraits::groups_experts},
     Trait{"fused_kernels", &FrameworkTraits::fused_kernels},
     Trait{"flash_attention", &FrameworkTraits::flash_attention},
     Trait{"flash_rate", &FrameworkTraits::flash_rate, 100},
@@ -51,6 +54,8 @@ constexpr std::array kTraits{
     Trait{"step_overhead_seconds", &FrameworkTraits::step_overhead_seconds, kMostSeconds},
     Trait{"hides_gradient_messages", &FrameworkTraits::hides_gradient_messages},
     Trait{"chunks_messages", &FrameworkTraits::chunks_messages},
+    Trait{"sends_tokens_once", &FrameworkTraits::sends_tokens_once},
+    Trait{"hides_expert_messages", &FrameworkTraits::hides_expert_messages},
     Trait{"waits_for_messages", &FrameworkTraits::waits_for_messages},
     Trait{"sends_mask", &FrameworkTraits::sends_mask},
     Trait{"gathers_activations", &FrameworkTraits::gathers_activations},
@@ -98,8 +103,8 @@ FrameworkTraits read_own(const JsonCursor& document) {
                  trait.member);
     }
   }
-  if (traits.product_bytes != 1 && traits.product_bytes != 2)
-    document.at("product_bytes").fail("1 (FP8) or 2");
+  if (product_format(traits.product_bytes) == nullptr)
+    document.at("product_bytes").fail("2 (bf16), 1 (fp8), 1.03125 (mxfp8) or 0.5625 (nvfp4)");
   if (traits.flash_rate <= 0) document.at("flash_rate").fail("a rate above 0");
   return traits;
 }

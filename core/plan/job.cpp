@@ -10,6 +10,7 @@
 #include "core/model/architecture_model.hpp"
 #include "core/model/difference.hpp"
 #include "core/plan/paddle_tuner_job.hpp"
+#include "core/plan/profile.hpp"
 #include "core/plan/strategy.hpp"
 #include "core/plan/training_json.hpp"
 
@@ -150,13 +151,22 @@ void read_sample_scales(const JsonCursor& scales, Job& job) {
                 " samples of global_batch");
 }
 
+void read_sample_lengths(const JsonCursor& lengths, Job& job) {
+  if (!job.sample_scales.empty()) lengths.fail("sample_scales or sample_lengths, not both");
+  for (const JsonCursor& length : lengths.elements())
+    job.sample_lengths.push_back(read_count(length, 1, kLongestSample));
+  if (job.sample_lengths.size() != static_cast<std::size_t>(job.global_batch))
+    lengths.fail("a number for each of the " + std::to_string(job.global_batch) +
+                 " samples of global_batch");
+}
+
 }  // namespace
 
 Job read_job(const JsonCursor& document) {
   require_schema(document, "job");
   document.only({"schema", "model", "cluster", "global_batch", "strategy", "auto_mode",
                  "tuner_load_path", "tuner_save_path", "tuner_run_mode", "profile_path",
-                 "measured_step", "measured_steps", "training", "sample_scales"});
+                 "measured_step", "measured_steps", "training", "sample_scales", "sample_lengths"});
   Job job;
   DescribedModel described = read_preset_or_file(document.at("model"), described_presets(),
                                                  read_described_model, described_preset);
@@ -167,6 +177,7 @@ Job read_job(const JsonCursor& document) {
   const JsonCursor batch = document.at("global_batch");
   job.global_batch = read_count(batch, 1, kMostGlobalBatch);
   if (const auto scales = document.find("sample_scales")) read_sample_scales(*scales, job);
+  if (const auto lengths = document.find("sample_lengths")) read_sample_lengths(*lengths, job);
   const auto strategy = document.find("strategy");
   if (strategy) job.strategy = read_strategy(*strategy);
   read_tuner_fields(document, job);
@@ -206,7 +217,10 @@ Json to_json(const Job& job) {
   json["model"] = described_model_json(job.model, job.architecture);
   json["cluster"] = to_json(job.cluster);
   json["global_batch"] = job.global_batch;
-  if (!job.sample_scales.empty()) json["sample_scales"] = job.sample_scales;
+  if (!job.sample_lengths.empty())
+    json["sample_lengths"] = job.sample_lengths;
+  else if (!job.sample_scales.empty())
+    json["sample_scales"] = job.sample_scales;
   json["strategy"] = to_json(job.strategy);
   json["auto_mode"] = job.auto_mode == AutoMode::Full ? "full" : "semi";
   json["tuner_load_path"] = job.tuner_load_path;

@@ -65,6 +65,8 @@ struct Job {
   /// How many times as long as the model says each sample of a step takes, in the order of the
   /// batch (docs/plan-format.md); empty: all are alike.
   std::vector<double> sample_scales;
+  /// Of each sample of a step; a profile turns them into sample_scales (settle_costing()).
+  std::vector<int> sample_lengths;
   Strategy strategy;
   AutoMode auto_mode = AutoMode::Full;
   std::string tuner_load_path,

@@ -141,6 +141,30 @@ void read_divided(const JsonCursor& list, Profile& profile) {
   }
 }
 
+void read_lengths(const JsonCursor& list, Profile& profile) {
+  int before = 0;
+  for (const JsonCursor& element : list.elements()) {
+    element.only({"length", "sizes"});
+    ProfileLength one{read_count(element.at("length"), 1, kLongestSample),
+                      read_sizes(element.at("sizes"), false)};
+    if (one.length <= before || one.length == profile.length)
+      element.at("length").fail("more than " + std::to_string(before) +
+                                ", because lengths ascend, and not " +
+                                std::to_string(profile.length) + ", which \"sizes\" has");
+    before = one.length;
+    for (const ProfileSize& size : one.sizes) {
+      const bool is_known = std::ranges::any_of(profile.sizes, [&](const ProfileSize& whole) {
+        return whole.micro_batch_size == size.micro_batch_size &&
+               whole.layers.size() == size.layers.size();
+      });
+      if (!is_known)
+        element.at("sizes").fail(
+            "some of the micro-batch sizes of the profile, with as many layers");
+    }
+    profile.lengths.push_back(std::move(one));
+  }
+}
+
 Json spread_json(const LayerSpread& spread) {
   Json json = Json::object();
   for (const auto& [key, distribution] : {std::pair{"f", &spread.f},
@@ -225,7 +249,8 @@ Nanoseconds typical(const Distribution& measured, ProfileClock clock) {
 Profile read_profile(const JsonCursor& document) {
   require_schema(document, "profile");
   document.only({"schema", "model_name", "cluster", "ranks_measured", "repeats", "clock",
-                 "transfer", "action_overhead_ns", "step_overhead_ns", "sizes", "divided"});
+                 "transfer", "action_overhead_ns", "step_overhead_ns", "sizes", "length", "lengths",
+                 "divided"});
   Profile profile;
   profile.model_name = read_name(document.at("model_name"));
   profile.cluster = read_cluster(document.at("cluster"));
@@ -241,6 +266,9 @@ Profile read_profile(const JsonCursor& document) {
   if (const auto step = document.find("step_overhead_ns"))
     profile.step_overhead = read_duration(*step);
   profile.sizes = read_sizes(document.at("sizes"), true);
+  if (const auto length = document.find("length"))
+    profile.length = read_count(*length, 1, kLongestSample);
+  if (const auto lengths = document.find("lengths")) read_lengths(*lengths, profile);
   if (const auto divided = document.find("divided")) read_divided(*divided, profile);
   return profile;
 }
@@ -261,6 +289,9 @@ Json to_json(const Profile& profile) {
     json["transfer"]["issue_ns"] = profile.transfer_issue.value;
   if (profile.step_overhead != Nanoseconds(0))
     json["step_overhead_ns"] = profile.step_overhead.value;
+  if (profile.length > 0) json["length"] = profile.length;
+  for (const ProfileLength& one : profile.lengths)
+    json["lengths"].push_back({{"length", one.length}, {"sizes", sizes_json(one.sizes, false)}});
   for (const DividedProfile& divided : profile.divided)
     json["divided"].push_back(divided_json(divided));
   return json;

@@ -16,6 +16,8 @@ namespace pipewright {
 
 /// Of a profile and of a plan.
 inline constexpr int kMostMicroBatchSize = 65536;
+/// Of a profile and of a job.
+inline constexpr int kLongestSample = 1'000'000'000;
 
 /// Typical times of repeated measurements, for one micro-batch, without the cost of handing over
 /// messages.
@@ -51,6 +53,11 @@ struct DividedProfile {
   int ranks_measured = 1;
   std::vector<ProfileSize> sizes;  // as those of the whole layers
 };
+/// Of samples that have another length than those of the profile's sizes, such as more tokens.
+struct ProfileLength {
+  int length = 0;
+  std::vector<ProfileSize> sizes;  // some of the profile's
+};
 /// Wall: the machine's time, with all that ranks on shared cores take from each other. Cpu: the
 /// time that a thread used of its core, as if each rank had one.
 enum class ProfileClock : std::uint8_t { Wall, Cpu };
@@ -68,6 +75,8 @@ struct Profile {
   int repeats = 0;
   ProfileClock clock = ProfileClock::Wall;
   std::vector<ProfileSize> sizes;
+  int length = 0;  // of their samples, where `lengths` has others
+  std::vector<ProfileLength> lengths;
   std::vector<DividedProfile> divided;  // no two of the same ranks and replicas
   Nanoseconds transfer_latency;
   double transfer_bytes_per_second = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "core/base/json_fields.hpp"
@@ -35,8 +36,10 @@ StageTimes read_stage_times(const JsonCursor& value) {
 }
 
 SizeSamples read_size_samples(const JsonCursor& value) {
-  value.only({"micro_batch_size", "layers", "whole", "outside"});
+  value.only({"micro_batch_size", "layers", "whole", "outside", "length"});
   SizeSamples size;
+  if (const auto length = value.find("length"))
+    size.length = read_count(*length, 1, kLongestSample);
   size.micro_batch_size = read_count(value.at("micro_batch_size"), 1, kMostMicroBatchSize);
   for (const JsonCursor& layer : value.at("layers").elements())
     size.layers.push_back(read_stage_times(layer));
@@ -152,7 +155,8 @@ void set_transfers(const std::vector<TransferSamples>& samples, Nanoseconds own_
 }  // namespace
 
 ProfileSamples read_profile_samples(const JsonCursor& document) {
-  document.only({"model_name", "cluster", "ranks_measured", "repeats", "sizes", "transfers"});
+  document.only(
+      {"model_name", "cluster", "ranks_measured", "repeats", "sizes", "transfers", "length"});
   ProfileSamples samples;
   samples.model_name = read_name(document.at("model_name"));
   samples.cluster = read_cluster(document.at("cluster"));
@@ -160,7 +164,11 @@ ProfileSamples read_profile_samples(const JsonCursor& document) {
   samples.repeats = read_count(document.at("repeats"), 1, kMostRepeatsSampled);
   for (const JsonCursor& size : document.at("sizes").elements())
     samples.sizes.push_back(read_size_samples(size));
-  if (samples.sizes.empty()) document.at("sizes").fail("at least one micro-batch size");
+  if (const auto length = document.find("length"))
+    samples.length = read_count(*length, 1, kLongestSample);
+  if (std::ranges::none_of(samples.sizes,
+                           [&](const SizeSamples& size) { return size.length == samples.length; }))
+    document.at("sizes").fail("at least one micro-batch size, with samples of the usual length");
   const auto transfers = document.find("transfers");
   if (!transfers) return samples;
   for (const JsonCursor& one : transfers->elements()) {
@@ -181,8 +189,12 @@ Profile profile_from(const ProfileSamples& samples) {
   profile.clock = kClock;
   Overheads outside;
   double fixed = 0;
+  std::map<int, std::vector<ProfileSize>> by_length;
   for (const SizeSamples& size : samples.sizes)
-    profile.sizes.push_back(size_of(size, outside, fixed));
+    by_length[size.length].push_back(size_of(size, outside, fixed));
+  profile.sizes = std::move(by_length.extract(samples.length).mapped());
+  for (auto& [length, sizes] : by_length) profile.lengths.push_back({length, std::move(sizes)});
+  if (!profile.lengths.empty()) profile.length = samples.length;
   const auto mean = [&](double sum) {
     return Nanoseconds(std::llround(sum / static_cast<double>(samples.sizes.size())));
   };

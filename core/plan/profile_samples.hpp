@@ -21,6 +21,7 @@ struct OutsideSamples {
 };
 struct SizeSamples {
   int micro_batch_size = 0;
+  int length = 0;                  // of a sample
   std::vector<StageTimes> layers;  // each layer in a stage of its own; the loss is in the last
   StageTimes whole;                // of F and B: all layers in one stage
   /// The runtime's own time in a step, outside of its actions, for different numbers of them.
@@ -35,13 +36,14 @@ struct ProfileSamples {
   std::string model_name;
   Cluster cluster;
   int ranks_measured = 1, repeats = 1;
+  int length = 0;  // of a sample of the usual length
   std::vector<SizeSamples> sizes;
   std::vector<TransferSamples> transfers;  // none: they are as the cluster says
 };
 
 /// {"model_name", "cluster", "ranks_measured", "repeats", "sizes": [{"micro_batch_size", "layers":
-/// [{"f", "b", "i", "w", "opt"}], "whole": {"f", "b"}, "outside": [{"actions", "ns"}]}],
-/// "transfers": [{"bytes", "issue", "way"}]}. Throws InputError.
+/// [{"f", "b", "i", "w", "opt"}], "whole": {"f", "b"}, "outside": [{"actions", "ns"}], "length"}],
+/// "transfers": [{"bytes", "issue", "way"}], "length"}. Throws InputError.
 ProfileSamples read_profile_samples(const JsonCursor& document);
 
 /// On the wall clock. What a stage costs whatever is in it, the layers in one stage each less all

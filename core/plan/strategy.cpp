@@ -236,7 +236,8 @@ void read_estimated(const Fields& fields, Strategy& strategy) {
   if (const auto framework = fields.find("framework"))
     strategy.framework = read_framework(*framework);
   if (const auto type = fields.find("matmul_dtype"))
-    strategy.matmul_dtype = read_choice<std::string>(*type, {{"bf16", ""}, {"fp8", "fp8"}});
+    strategy.matmul_dtype = read_choice<std::string>(
+        *type, {{"bf16", ""}, {"fp8", "fp8"}, {"mxfp8", "mxfp8"}, {"nvfp4", "nvfp4"}});
   if (const auto type = fields.find("grad_accum_dtype")) {
     strategy.grad_accum_dtype =
         full_type_name(read_choice<std::string>(*type, {{"fp32", "fp32"},

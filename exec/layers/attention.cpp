@@ -152,7 +152,7 @@ class AttentionLayer final : public LeafLayer {
   /// In the place of probabilities stands what they follow from.
   Task<void> attend_round(Saved& saved) {
     saved.buffers[kContext] = ops_.take(context_words_);
-    saved.buffers[kProbabilities] = ops_.take(ring_->log_sums());
+    saved.buffers[kProbabilities] = ops_.take_floats(ring_->log_sums());
     co_await ring_->forward(saved.buffers[kQkv], saved.buffers[kContext],
                             saved.buffers[kProbabilities]);
   }

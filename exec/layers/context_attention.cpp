@@ -38,27 +38,30 @@ ContextAttention::ContextAttention(const LayerSite& site, const AttentionShape& 
 
 Task<Buffer> ContextAttention::gather_keys(const Buffer& qkv) const {
   Buffer keys = ops_.take(shape_.all_keys());
-  const std::size_t own = static_cast<std::size_t>(group_.index()) * shape_.own_keys();
-  ops_.context().copy_keys(shape_, qkv.floats(), keys.floats() + own);
+  ops_.context().copy_keys(shape_, qkv.floats(), keys_of(group_.index(), keys.floats()));
   if (group_.is_ring()) {
     co_await gather_round_the_ring(keys.floats());
-    co_return keys;
+  } else {
+    RowsOfMembers wanted{.what = name_,
+                         .values = keys.floats(),
+                         .rows = shape_.all_rows(),
+                         .width = shape_.keys_width()};
+    co_await group_.gathered(wanted);
   }
-  RowsOfMembers wanted{.what = name_,
-                       .values = keys.floats(),
-                       .rows = shape_.all_rows(),
-                       .width = shape_.keys_width()};
-  co_await group_.gathered(wanted);
-  co_return keys;
+  co_return ops_.context().in_order(shape_, std::move(keys));
+}
+
+/// In an array of all ranks' keys where this one's begin.
+float* ContextAttention::keys_of(int member, float* keys) const {
+  return ops_.at(keys, static_cast<std::size_t>(member) * shape_.own_keys());
 }
 
 /// Every block stays: exact numerics add over the keys in the order of the sequence, in which they
 /// come round on no rank.
 Task<void> ContextAttention::gather_round_the_ring(float* keys) const {
-  const float* sent = keys + static_cast<std::size_t>(group_.index()) * shape_.own_keys();
+  const float* sent = keys_of(group_.index(), keys);
   for (int hops = 1; hops < group_.size(); ++hops) {
-    const auto from = static_cast<std::size_t>(group_.place_after(hops).index);
-    float* const arrived = keys + from * shape_.own_keys();
+    float* const arrived = keys_of(group_.place_after(hops).index, keys);
     RingOfMembers hop{.what = name_ + "-" + std::to_string(hops),
                       .arrays = {{sent, arrived}},
                       .rows = shape_.own.rows(),
@@ -99,8 +102,8 @@ Task<void> ContextAttention::backward_input(Arrays arrays) const {
                                 float* sums) { go_back(arrays, queries_of(shape_, own), sums); },
                    .scatters = true};
   co_await group_.together(sum);
-  const std::size_t own = static_cast<std::size_t>(group_.index()) * shape_.own_keys();
-  ops_.context().take_key_gradients(shape_, dkeys.floats() + own, arrays.dqkv.floats());
+  ops_.context().take_key_gradients(shape_, keys_of(group_.index(), dkeys.floats()),
+                                    arrays.dqkv.floats());
 }
 
 RingAttention::RingAttention(const LayerSite& site, const AttentionShape& own)
@@ -129,7 +132,7 @@ RingOfMembers RingAttention::new_hop(const std::string& number) const {
 
 Task<void> RingAttention::forward(const Buffer& qkv, const Buffer& context,
                                   const Buffer& log_sums) const {
-  const Buffer totals = ops_.take(this->log_sums());
+  const Buffer totals = ops_.take_floats(this->log_sums());
   const RingSums sums{context.floats(), log_sums.floats(), totals.floats()};
   Buffer keys = own_keys(qkv), next;
   for (int hops = 0; hops < group_.size(); ++hops) {
@@ -151,7 +154,7 @@ Task<void> RingAttention::forward(const Buffer& qkv, const Buffer& context,
 /// sends the sum on. What a rank's queries give to its own keys stays.
 Task<void> RingAttention::backward_input(Arrays arrays) const {
   const std::size_t size = shape_.own_keys();
-  const Buffer products = ops_.take(log_sums()), home = ops_.take(size);
+  const Buffer products = ops_.take_floats(log_sums()), home = ops_.take(size);
   ops_.context().context_products(shape_, arrays.context.floats(), arrays.dcontext.floats(),
                                   products.floats());
   const RingRows rows{arrays.log_sums.floats(), products.floats(), arrays.dcontext.floats()};
@@ -185,8 +188,9 @@ Task<void> RingAttention::backward_input(Arrays arrays) const {
   co_await group_.sent(last);
   ops_.add_to(size, arriving.floats(), home.floats());
   const AttentionShape& own = shape_.own;
-  ops_.images().copy_columns(own.rows(), shape_.keys_width(), home.floats(), shape_.keys_width(),
-                             arrays.dqkv.floats() + own.width, own.qkv_width());
+  ops_.copy_columns(own.rows(), shape_.keys_width(), home.floats(), shape_.keys_width(),
+                    ops_.at(arrays.dqkv.floats(), static_cast<std::size_t>(own.width)),
+                    own.qkv_width());
 }
 
 ContextLatentAttention::ContextLatentAttention(const LayerSite& site, const LatentShape& own)

@@ -23,7 +23,8 @@ class ContextAttention {
 
   const ContextShape& shape() const { return shape_; }
 
-  /// Keys and values of all ranks, from own qkv. Pauses.
+  /// Keys and values of all ranks, from own qkv, as forward() and backward_input() take them.
+  /// Pauses.
   Task<Buffer> gather_keys(const Buffer& qkv) const;
   void forward(const Buffer& qkv, const Buffer& keys, float* probabilities, float* context) const;
   /// Of I; they outlive it.
@@ -35,6 +36,7 @@ class ContextAttention {
 
  private:
   Task<void> gather_round_the_ring(float* keys) const;
+  float* keys_of(int member, float* keys) const;
   void go_back(const Arrays& arrays, const ContextQueries& queries, float* dkeys) const;
 
   TensorOps& ops_;
@@ -49,7 +51,7 @@ class RingAttention {
  public:
   RingAttention(const LayerSite& site, const AttentionShape& own);
 
-  /// Numbers that a rank keeps for I beside qkv and the context.
+  /// Floats that a rank keeps for I beside qkv and the context.
   std::size_t log_sums() const;
   /// Fills the last two. Pauses; the buffers outlive it.
   Task<void> forward(const Buffer& qkv, const Buffer& context, const Buffer& log_sums) const;

@@ -63,7 +63,7 @@ class ExpertLinear final : public PlainLeafLayer {
     for (Parameter& weight : weights_) weight.summands = micro_batches_;
   }
 
-  enum Slot { kBegin, kX, kDy, kSlots };  // kBegin is there before F
+  enum Slot { kX, kDy, kSlots };  // Saved::begins is there before F
 
  private:
   Buffer forward_now(Buffer x, Saved& saved) override {
@@ -129,7 +129,7 @@ class ExpertLinear final : public PlainLeafLayer {
     shape.rows = rows(saved);
     return shape;
   }
-  static const std::int32_t* begin(const Saved& saved) { return saved.buffers[kBegin].ids(); }
+  static const std::int32_t* begin(const Saved& saved) { return saved.begins->data(); }
 
   const RowParts parts_;
   const ExpertLinearShape shape_;
@@ -149,18 +149,19 @@ ExpertChain::ExpertChain(const Layer& mixture, LayerSite site) {
   for (int i = 0; i < static_cast<int>(mixture.inner.size()); ++i) {
     const Layer& inner = mixture.inner[static_cast<std::size_t>(i)];
     site.path = layer_path(outer, i, inner);
-    is_linear_.push_back(inner.kind == LayerKind::Linear);
-    layers_.push_back(is_linear_.back()
+    layers_.push_back(inner.kind == LayerKind::Linear
                           ? std::make_unique<ExpertLinear>(inner, site, mixture.choice)
                           : make_layer(inner, site));
     site.width = width_after(inner, site.width, site.path);
   }
 }
 
-void ExpertChain::take_runs(const Buffer& begin, std::int64_t rows, Saved& saved) const {
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    saved.inner[i].rows = rows;
-    if (is_linear_[i]) saved.inner[i].buffers[ExpertLinear::kBegin] = begin;
+void ExpertChain::take_runs(const RunBegins& begins, std::int64_t rows, Saved& saved) {
+  saved.rows = rows;
+  saved.begins = begins;
+  for (Saved& inner : saved.inner) {
+    inner.rows = rows;
+    inner.begins = begins;
   }
 }
 

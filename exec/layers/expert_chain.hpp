@@ -3,8 +3,6 @@
 // router's decision.
 #pragma once
 
-#include <vector>
-
 #include "exec/layers/chain.hpp"
 #include "exec/layers/expert_group.hpp"
 #include "exec/layers/expert_ops.hpp"
@@ -20,12 +18,9 @@ class ExpertChain final : public LayerChain {
   ExpertChain(const Layer& mixture, LayerSite site);
 
   /// Before F: where the runs of so many rows begin.
-  void take_runs(const Buffer& begin, std::int64_t rows, Saved& saved) const;
+  static void take_runs(const RunBegins& begins, std::int64_t rows, Saved& saved);
   Task<Buffer> forward(Buffer x, Saved& saved) override;
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override;
-
- private:
-  std::vector<bool> is_linear_;  // by layer; else it knows of no experts
 };
 
 }  // namespace pipewright::exec

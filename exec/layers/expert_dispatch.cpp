@@ -26,10 +26,8 @@ ExpertDispatch::ExpertDispatch(const LayerSite& site, const RouterShape& router)
                          router.place.parts())),
       places_(site.own_extent().words(router.choice.top_k)) {}
 
-ExpertDispatch::Counts ExpertDispatch::counts_between(const Buffer& begin, int rows) const {
-  Counts counts(runs_);
-  ops_.experts().count_rows(begin.ids(), rows, counts);
-  return counts;
+RunBegins ExpertDispatch::begins_in(const Routes& routes) const {
+  return ops_.experts().fetch_begins(routes.begin, runs_, even_);
 }
 
 /// Counts are by expert, those of one member after those of another.
@@ -50,18 +48,17 @@ Buffer ExpertDispatch::take(std::size_t rows, int width) const {
 }
 
 Task<ExpertDispatch::Received> ExpertDispatch::send_first(Buffer sorted, int width,
-                                                          const Buffer& sent) {
+                                                          const RunBegins& sent) {
   if (group_ == nullptr)
     co_return Received{std::move(sorted), {sent, static_cast<std::int64_t>(places_)}};
   Received received;
   ExchangeOfMembers way = exchange("dispatch", width, sorted);
-  way.counts_out = counts_between(sent, even_);
+  way.counts_out = counts_of(sent);
   way.counts_in.resize(way.counts_out.size());
   count_evenly(even_, way.counts_in);
   way.most_in = most_in_;
   way.make_room = [&] {
-    received.runs.begin = ops_.take_ids(way.counts_in.size() + 1);
-    ops_.experts().set_begins(way.counts_in, received.runs.begin.ids());
+    received.runs.begins = begins_of(way.counts_in);
     way.rows_out = rows_by_member(way.counts_out);
     way.rows_in = rows_by_member(way.counts_in);
     received.runs.rows = static_cast<std::int64_t>(sum_of(way.rows_in));
@@ -72,18 +69,18 @@ Task<ExpertDispatch::Received> ExpertDispatch::send_first(Buffer sorted, int wid
   co_return received;
 }
 
-Task<Buffer> ExpertDispatch::send(Buffer sorted, int width, const Buffer& sent,
+Task<Buffer> ExpertDispatch::send(Buffer sorted, int width, const RunBegins& sent,
                                   const Runs& received) {
   if (group_ == nullptr) co_return sorted;
-  co_return co_await carry("dispatch", std::move(sorted), width, counts_between(sent, even_),
-                           counts_of(received), static_cast<std::size_t>(received.rows));
+  co_return co_await carry("dispatch", std::move(sorted), width, counts_of(sent),
+                           counts_of(received.begins), static_cast<std::size_t>(received.rows));
 }
 
-Task<Buffer> ExpertDispatch::send_back(Buffer made, int width, const Buffer& sent,
+Task<Buffer> ExpertDispatch::send_back(Buffer made, int width, const RunBegins& sent,
                                        const Runs& received) {
   if (group_ == nullptr) co_return made;
-  co_return co_await carry("combine", std::move(made), width, counts_of(received),
-                           counts_between(sent, even_), places_);
+  co_return co_await carry("combine", std::move(made), width, counts_of(received.begins),
+                           counts_of(sent), places_);
 }
 
 /// By expert so many rows go out and come in, into an array with room for so many.

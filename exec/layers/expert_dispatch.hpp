@@ -21,28 +21,25 @@ class ExpertDispatch {
 
   /// Of what came to this rank: where its runs begin, and how many rows it is.
   struct Runs {
-    Buffer begin;
+    RunBegins begins;
     std::int64_t rows = 0;
   };
   struct Received {
     Buffer rows;
     Runs runs;
   };
-  /// To the experts, for the first time: nobody knows yet how many rows come. `sent`: where each
-  /// expert's begin (Routes::begin).
-  Task<Received> send_first(Buffer sorted, int width, const Buffer& sent);
+  /// Where the rows of each expert begin among those that are sent. Waits for the device.
+  RunBegins begins_in(const Routes& routes) const;
+  /// To the experts, for the first time: nobody knows yet how many rows come.
+  Task<Received> send_first(Buffer sorted, int width, const RunBegins& sent);
   /// The same way again.
-  Task<Buffer> send(Buffer sorted, int width, const Buffer& sent, const Runs& received);
+  Task<Buffer> send(Buffer sorted, int width, const RunBegins& sent, const Runs& received);
   /// What became of received rows goes back to where they came from.
-  Task<Buffer> send_back(Buffer made, int width, const Buffer& sent, const Runs& received);
+  Task<Buffer> send_back(Buffer made, int width, const RunBegins& sent, const Runs& received);
 
  private:
   using Counts = std::vector<std::int32_t>;
 
-  Counts counts_between(const Buffer& begin, int rows) const;
-  Counts counts_of(const Runs& received) const {
-    return counts_between(received.begin, static_cast<int>(received.rows));
-  }
   std::vector<std::size_t> rows_by_member(const Counts& counts) const;
   ExchangeOfMembers exchange(const char* way, int width, const Buffer& out) const;
   Task<Buffer> carry(const char* way, Buffer out, int width, Counts counts_out, Counts counts_in,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace pipewright::exec {
 
@@ -25,6 +26,19 @@ int most_rows(const ExpertChoice& choice, std::int64_t rows, int experts, int ra
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   return static_cast<int>(std::min({kMost, rows * std::min(choice.top_k, experts),
                                     expert_capacity(choice, rows * ranks) * experts}));
+}
+
+std::vector<std::int32_t> counts_of(const RunBegins& begins) {
+  std::vector<std::int32_t> counts;
+  for (std::size_t i = 0; i + 1 < begins->size(); ++i)
+    counts.push_back((*begins)[i + 1] - (*begins)[i]);
+  return counts;
+}
+
+RunBegins begins_of(std::span<const std::int32_t> counts) {
+  std::vector<std::int32_t> begins{0};
+  for (const std::int32_t rows : counts) begins.push_back(begins.back() + rows);
+  return std::make_shared<const std::vector<std::int32_t>>(std::move(begins));
 }
 
 void count_evenly(int rows, std::span<std::int32_t> counts) {

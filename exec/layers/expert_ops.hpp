@@ -5,11 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "core/model/experts.hpp"
 #include "core/model/row_parts.hpp"
 #include "exec/base/numerics.hpp"
+#include "exec/layers/ops.hpp"
 
 namespace pipewright::exec {
 
@@ -65,6 +68,9 @@ void route(const RouterShape& shape, const float* logits, const float* bias, flo
 void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes);
 /// counts[experts] += how often each was chosen, dropped rows included.
 void count_choices(const RouterShape& shape, const Routes& routes, float* counts);
+/// The bias of an expert that was chosen less often than the mean of all grows by `rate`, that of
+/// one that was chosen more often shrinks.
+void balance(int experts, float rate, const float* counts, float* bias);
 /// counts[chunks][experts] = the same, chunk by chunk.
 void count_choices_of_chunks(const RouterShape& shape, const Routes& routes, float* counts);
 /// What follows from the counts of all ranks, [ranks][chunks][experts].
@@ -97,17 +103,19 @@ void weigh_rows_backward(const RouterShape& shape, int width, const Routes& rout
                          const float* weights, const float* dy, const float* z, float* dz,
                          float* dweights);
 
-/// The numbers between begin[counts.size() + 1], brought to the host.
-void count_rows(const std::int32_t* begin, std::span<std::int32_t> counts);
+/// Where the runs of rows begin that experts take, as the host knows it: run i has the rows from
+/// begins[i] to begins[i + 1]. Products of experts are so many, and so large, as these say.
+using RunBegins = std::shared_ptr<const std::vector<std::int32_t>>;
+/// Rows of each run.
+std::vector<std::int32_t> counts_of(const RunBegins& begins);
+RunBegins begins_of(std::span<const std::int32_t> counts);
 /// So many rows in runs of equal size.
 void count_evenly(int rows, std::span<std::int32_t> counts);
-/// begin[counts.size() + 1], as in Routes.
-void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin);
 
 /// Rows in runs, each of one expert, times its expert's matrix: w[experts][in][out]. Run i, from
-/// begin[i] to begin[i + 1], is of expert i / chunks % experts: there are `experts` times `chunks`
-/// runs from each member of an ExpertGroup (exec/layers/expert_group.hpp). Rows behind the last run
-/// become 0.
+/// begin[i] to begin[i + 1] (RunBegins), is of expert i / chunks % experts: there are `experts`
+/// times `chunks` runs from each member of an ExpertGroup (exec/layers/expert_group.hpp). Rows
+/// behind the last run become 0.
 struct ExpertLinearShape {
   int rows = 0;   // of the arrays
   int taken = 0;  // of them, by experts to which rows come evenly (even_rows())
@@ -122,6 +130,24 @@ struct RunsOfMember {
 
   static constexpr int kAllChunks = -1;
 };
+/// each(expert, its rows, where they begin) of the runs that have any; those of an expert's chunks
+/// lie side by side.
+template <class Each>
+void for_each_expert_of(const RunsOfMember& runs, const ExpertLinearShape& shape,
+                        const std::int32_t* begin, Each each) {
+  const bool is_all = runs.chunk == RunsOfMember::kAllChunks;
+  for (int e = 0; e < shape.experts; ++e) {
+    const int first = (runs.member * shape.experts + e) * shape.chunks;
+    const std::int32_t* const run = begin + first + (is_all ? 0 : runs.chunk);
+    const int rows = run[is_all ? shape.chunks : 1] - run[0];
+    if (rows > 0) each(e, LinearShape{rows, shape.in, shape.out}, std::int64_t{run[0]});
+  }
+}
+template <class Each>
+void for_each_expert(const ExpertLinearShape& shape, const std::int32_t* begin, Each each) {
+  for (int member = 0; member < shape.members; ++member)
+    for_each_expert_of({member}, shape, begin, each);
+}
 void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                            const float* x, const float* w, float* y,
                            Numerics numerics = Numerics::Fast);

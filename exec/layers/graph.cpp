@@ -168,8 +168,8 @@ class GraphLayer final : public TrainableLayer {
   Buffer side_by_side(const Node& node, const std::vector<Buffer>& made, int width) {
     Buffer y = ops_.take(extent_.words(width));
     each_part(node, [&](int input, int at, int part) {
-      ops_.images().copy_columns(extent_.rows(), part, made[place(input)].floats(), part,
-                                 ops_.at(y.floats(), static_cast<std::size_t>(at)), width);
+      ops_.copy_columns(extent_.rows(), part, made[place(input)].floats(), part,
+                        ops_.at(y.floats(), static_cast<std::size_t>(at)), width);
     });
     return y;
   }
@@ -177,9 +177,9 @@ class GraphLayer final : public TrainableLayer {
   void split(const Node& node, const Buffer& gradient, int width, std::vector<Buffer>& gradients) {
     each_part(node, [&](int input, int at, int part) {
       Buffer dx = ops_.take(extent_.words(part));
-      ops_.images().copy_columns(extent_.rows(), part,
-                                 ops_.at(gradient.floats(), static_cast<std::size_t>(at)), width,
-                                 dx.floats(), part);
+      ops_.copy_columns(extent_.rows(), part,
+                        ops_.at(gradient.floats(), static_cast<std::size_t>(at)), width,
+                        dx.floats(), part);
       add(std::move(dx), input, gradients);
     });
   }

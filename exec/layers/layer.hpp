@@ -86,6 +86,9 @@ struct Saved {
   /// Of a layer behind a router, which decides how many rows come; negative: all of the
   /// micro-batch.
   std::int64_t rows = -1;
+  /// Of a mixture of experts, where the rows of each expert begin among those that it sends; of
+  /// what stands behind it, among those that have come.
+  std::shared_ptr<const std::vector<std::int32_t>> begins = {};
 };
 
 /// Drops what is kept, and keeps its shape.

@@ -182,12 +182,17 @@ void MeteredOps::context_attention_forward(const ContextShape& shape, const floa
   count(2 * pairs_of(shape, static_cast<double>(shape.of_head())) +
         kSoftmaxForward * static_cast<double>(shape.probabilities()));
 }
+/// A GPU makes a copy.
+Buffer MeteredOps::in_order(const ContextShape& shape, Buffer keys) {
+  return is_gpus() ? take(shape.all_keys()) : keys;
+}
 /// Of a chunk's scores, and of one of those heads that share keys.
 void MeteredOps::context_attention_backward(const ContextShape& shape,
                                             const ContextQueries& queries, const float*,
                                             const float*, const float*, const float*, float*,
                                             float*) {
-  const Buffer scratch = take(shape.scratch());
+  const std::size_t of_head = is_gpus() ? shape.chunks().scores(queries.which) : shape.scratch();
+  const Buffer scratch = take_scores(of_head, shape.own, shape.own.key_heads());
   const double scores = product(shape.chunk(), shape.visible(queries.which));
   count(4 * pairs_of(shape, scores) / shape.own.queries_a_key() +
         kSoftmaxBackward * product(shape.own.samples, shape.own.key_heads(), scores));
@@ -211,9 +216,9 @@ void MeteredOps::context_latent_backward(const ContextLatentShape& shape, int wh
 
 void MeteredOps::ring_attention_forward(const RingShape& shape, const float*, const float*,
                                         const RingSums&) {
-  const Buffer scratch = take(shape.scores());
-  const double scores = product(shape.pairs(), shape.chunk(), shape.chunk());
   const AttentionShape& own = shape.queries.own;
+  const Buffer scratch = take_scores(shape.scores(), own, own.heads);
+  const double scores = product(shape.pairs(), shape.chunk(), shape.chunk());
   count(2 * pairs_of(shape.queries, scores) +
         kSoftmaxForward * product(own.samples, own.heads, scores));
 }
@@ -226,9 +231,9 @@ void MeteredOps::context_products(const ContextShape& shape, const float*, const
 /// With the scores and probabilities, which were not kept.
 void MeteredOps::ring_attention_backward(const RingShape& shape, const float*, const float*,
                                          const RingRows&, float*, float*) {
-  const Buffer scratch = take(shape.scratch());
-  const double scores = product(shape.pairs(), shape.chunk(), shape.chunk());
   const AttentionShape& own = shape.queries.own;
+  const Buffer scratch = take_scores(shape.scratch(), own, own.heads);
+  const double scores = product(shape.pairs(), shape.chunk(), shape.chunk());
   count(5 * pairs_of(shape.queries, scores) +
         (kSoftmaxForward + kSoftmaxBackward) * product(own.samples, own.heads, scores));
 }
@@ -310,6 +315,31 @@ void MeteredOps::global_average_pool_backward_input(const ChannelShape& shape, c
 }
 
 /// Choosing and sorting are comparisons and copies, which are free.
+/// In numbers narrower than floats a device rounds the gradient before it multiplies.
+Buffer MeteredOps::rounded_logits(const LinearShape& shape) {
+  return element_ < sizeof(float)
+             ? take(static_cast<std::size_t>(shape.rows) * static_cast<std::size_t>(shape.out))
+             : Buffer();
+}
+void MeteredOps::router_forward(const LinearShape& shape, const float*, const float*,
+                                const float* bias, float*) {
+  count(product_of(shape) + (bias != nullptr ? product(shape.rows, shape.out) : 0));
+}
+void MeteredOps::router_backward_input(const LinearShape& shape, const float*, const float*,
+                                       float*) {
+  const Buffer rounded = rounded_logits(shape);
+  count(product_of(shape));
+}
+void MeteredOps::router_backward_weight(const LinearShape& shape, const float*, const float*,
+                                        float*, float* dbias) {
+  const Buffer rounded = rounded_logits(shape);
+  count(product_of(shape) + (dbias != nullptr ? product(shape.rows, shape.out) : 0));
+}
+RunBegins MeteredOps::fetch_begins(const std::int32_t*, std::size_t runs, int even) {
+  std::vector<std::int32_t> counts(runs);
+  count_evenly(even, counts);
+  return begins_of(counts);
+}
 void MeteredOps::route(const RouterShape& shape, const float*, const float*, float*,
                        const Routes&) {
   const Buffer scratch = take(shape.scratch());

@@ -1,7 +1,7 @@
 // A device without memory that computes nothing and counts: what layers ask of a device shows what
 // they keep, what they hold while they run, and how many operations that takes. Layers on top of it
 // need no memory for their parameters either. Scratch memory is counted as a CPU takes it
-// (exec/devices/cpu/host_ops.hpp).
+// (exec/devices/cpu/host_ops.hpp), and where ranks divide sequences also as a GPU does.
 //
 // Bytes of buffers; operations as docs/metrics.md counts them, "Layer footprints". The object
 // outlives its Buffers. One thread at a time.
@@ -117,6 +117,7 @@ class MeteredOps final : public TensorOps,
 
   ContextOps& context() override { return *this; }
   void copy_keys(const ContextShape&, const float*, float*) override {}
+  Buffer in_order(const ContextShape& shape, Buffer keys) override;
   void context_attention_forward(const ContextShape& shape, const float*, const float*, float*,
                                  float*) override;
   void context_attention_backward(const ContextShape& shape, const ContextQueries& queries,
@@ -135,9 +136,15 @@ class MeteredOps final : public TensorOps,
                                float*, float*) override;
 
   ExpertOps& experts() override { return *this; }
+  void router_forward(const LinearShape& shape, const float*, const float*, const float* bias,
+                      float*) override;
+  void router_backward_input(const LinearShape& shape, const float*, const float*, float*) override;
+  void router_backward_weight(const LinearShape& shape, const float*, const float*, float*,
+                              float* dbias) override;
   void route(const RouterShape& shape, const float*, const float*, float*, const Routes&) override;
   void place_rows(const RouterShape&, const float*, const Routes&) override {}
   void count_choices(const RouterShape&, const Routes&, float*) override {}
+  void balance(int, float, const float*, float*) override {}
   void count_choices_of_chunks(const RouterShape&, const Routes&, float*) override {}
   void sum_choices(const RouterShape&, const float*, const ChoiceSums&) override {}
   void route_backward(const RouterShape& shape, float, const float*, const float*, const Routes&,
@@ -148,10 +155,7 @@ class MeteredOps final : public TensorOps,
                   float*) override;
   void weigh_rows_backward(const RouterShape& shape, int width, const Routes&, const float*,
                            const float*, const float*, float*, float*) override;
-  void count_rows(const std::int32_t*, int even, std::span<std::int32_t> counts) override {
-    count_evenly(even, counts);
-  }
-  void set_begins(std::span<const std::int32_t>, std::int32_t*) override {}
+  RunBegins fetch_begins(const std::int32_t*, std::size_t runs, int even) override;
   void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t*, const float*,
                              const float*, float*) override;
   void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t*,
@@ -167,11 +171,19 @@ class MeteredOps final : public TensorOps,
  private:
   struct Held;
 
-  /// Numbers of 16 bits are a GPU's (exec/devices/cuda/fused_attention.hpp).
-  bool is_fused(const AttentionShape& shape) const { return element_ == 2 && shape.is_fusable(); }
+  /// Numbers of 16 bits are a GPU's, and what it takes (exec/devices/cuda/fused_attention.hpp,
+  /// exec/devices/cuda/ops/context_ops.cpp).
+  bool is_gpus() const { return element_ == sizeof(std::uint16_t); }
+  bool is_fused(const AttentionShape& shape) const { return is_gpus() && shape.is_fusable(); }
+  /// Scratch memory for scores, of which a CPU takes those of a head, a GPU those of so many.
+  Buffer take_scores(std::size_t of_head, const AttentionShape& own, int heads) {
+    return take(of_head * (is_gpus() ? words(own.samples) * words(heads) : 1));
+  }
+  static std::size_t words(int count) { return static_cast<std::size_t>(count); }
   Buffer hold(std::size_t bytes);
   void count(std::size_t n, double operations_each);
   void convolve(const ConvShape& shape);
+  Buffer rounded_logits(const LinearShape& shape);
 
   const std::size_t element_;
   MemoryMeter meter_;

@@ -1,6 +1,5 @@
 #include "exec/layers/mixture.hpp"
 
-#include <numeric>
 #include <utility>
 
 #include "core/model/layers.hpp"
@@ -67,12 +66,12 @@ class MixtureLayer final : public TrainableLayer {
     ops_.experts().place_rows(router_, earlier ? earlier.floats() : nullptr, routes(saved));
     Buffer sorted = take_sorted(in_);
     ops_.experts().gather_rows(router_, in_, routes(saved), x.floats(), sorted.floats());
-    const Buffer& sent = saved.buffers[kRoutes];
-    ExpertDispatch::Received received = co_await dispatch_.send_first(std::move(sorted), in_, sent);
-    saved.buffers[kRuns] = received.runs.begin;
-    experts_.take_runs(received.runs.begin, received.runs.rows, saved.inner[kExperts]);
+    saved.begins = dispatch_.begins_in(routes(saved));
+    ExpertDispatch::Received received =
+        co_await dispatch_.send_first(std::move(sorted), in_, saved.begins);
+    ExpertChain::take_runs(received.runs.begins, received.runs.rows, saved.inner[kExperts]);
     Buffer z = co_await experts_.forward(std::move(received.rows), saved.inner[kExperts]);
-    z = co_await dispatch_.send_back(std::move(z), out_, sent, received.runs);
+    z = co_await dispatch_.send_back(std::move(z), out_, saved.begins, received.runs);
     Buffer y = ops_.take(extent_.words(out_));
     ops_.experts().weigh_rows(router_, out_, routes(saved), saved.buffers[kWeights].floats(),
                               z.floats(), y.floats());
@@ -86,14 +85,13 @@ class MixtureLayer final : public TrainableLayer {
   }
 
   Task<Buffer> backward_input(Buffer dy, Saved& saved, bool wanted) override {
-    const Buffer& sent = saved.buffers[kRoutes];
     const ExpertDispatch::Runs received = runs(saved);
     Buffer dz = weigh_back(dy, saved);
-    dz = co_await dispatch_.send(std::move(dz), out_, sent, received);
+    dz = co_await dispatch_.send(std::move(dz), out_, saved.begins, received);
     Buffer dsorted = co_await experts_.backward_input(std::move(dz), saved.inner[kExperts], wanted);
     Buffer dx;
     if (wanted) {
-      dsorted = co_await dispatch_.send_back(std::move(dsorted), in_, sent, received);
+      dsorted = co_await dispatch_.send_back(std::move(dsorted), in_, saved.begins, received);
       dx = input_gradient(std::move(dsorted), saved);
     }
     if (shared_) {
@@ -131,18 +129,11 @@ class MixtureLayer final : public TrainableLayer {
     experts_.collect(parameters);
     if (shared_) shared_->collect(parameters);
   }
-  /// The bias of an expert that was chosen less often than the mean of all grows, that of one that
-  /// was chosen more often shrinks.
   void update_statistics() override {
     if (balance_bias_ != nullptr) {
-      const AlignedFloats& counts = balance_bias_->gradient;
-      const auto all = std::accumulate(counts.begin(), counts.end(), 0.0);
-      const double mean = all / static_cast<double>(counts.size());
-      for (std::size_t e = 0; e < counts.size(); ++e) {
-        const double missing = mean - static_cast<double>(counts[e]);
-        const int sign = (missing > 0 ? 1 : 0) - (missing < 0 ? 1 : 0);
-        balance_bias_->value[e] += static_cast<float>(router_.choice.balance_rate * sign);
-      }
+      ops_.experts().balance(router_.choice.experts,
+                             static_cast<float>(router_.choice.balance_rate),
+                             balance_bias_->gradients(), balance_bias_->values());
     }
     if (shared_) shared_->update_statistics();
   }
@@ -155,11 +146,10 @@ class MixtureLayer final : public TrainableLayer {
   }
 
  private:
-  /// kLogits holds their gradient from I on; kZ what the experts give, sorted by expert; kRuns
-  /// where the runs of rows begin that this rank's experts do; kChoices how often experts were
-  /// chosen in the whole micro-batch, where this rank has a part of it, and kOwnChoices how often
-  /// on the ranks along tp.
-  enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kRuns, kChoices, kOwnChoices, kSlots };
+  /// kLogits holds their gradient from I on; kZ what the experts give, sorted by expert; kChoices
+  /// how often experts were chosen in the whole micro-batch, where this rank has a part of it, and
+  /// kOwnChoices how often on the ranks along tp.
+  enum Slot { kX, kLogits, kWeights, kRoutes, kZ, kChoices, kOwnChoices, kSlots };
   enum Inner { kExperts, kShared };
 
   std::size_t pairs() const {
@@ -169,7 +159,7 @@ class MixtureLayer final : public TrainableLayer {
     return ops_.take(pairs() * static_cast<std::size_t>(width));
   }
   static ExpertDispatch::Runs runs(const Saved& saved) {
-    return {saved.buffers[kRuns], saved.inner[kExperts].inner.front().rows};
+    return {saved.inner[kExperts].begins, saved.inner[kExperts].rows};
   }
   Routes routes(const Saved& saved) const {
     return routes_in(router_, saved.buffers[kRoutes].ids());
@@ -190,7 +180,7 @@ class MixtureLayer final : public TrainableLayer {
     if (!needs_all_choices()) co_return Buffer();
     const auto own = static_cast<std::size_t>(router_.runs());
     const RowParts& place = router_.place;
-    const Buffer counts = ops_.take(own * static_cast<std::size_t>(place.parts()));
+    const Buffer counts = ops_.take_floats(own * static_cast<std::size_t>(place.parts()));
     const auto of_rank = [&](int index) {
       return counts.floats() + own * static_cast<std::size_t>(index);
     };
@@ -198,15 +188,16 @@ class MixtureLayer final : public TrainableLayer {
     RowsOfMembers wanted{.what = name_ + "-choices",
                          .values = of_rank(place.index() - place.tensor),
                          .rows = place.tensor_parts * router_.chunks(),
-                         .width = router_.choice.experts};
+                         .width = router_.choice.experts,
+                         .in_floats = true};
     if (tensor_ != nullptr) co_await tensor_->gathered(wanted);
     wanted.values = counts.floats();
     wanted.rows *= place.context.parts;
     if (context_ != nullptr) co_await context_->gathered(wanted);
-    Buffer earlier = ops_.take(own);
+    Buffer earlier = ops_.take_floats(own);
     const auto experts = static_cast<std::size_t>(router_.choice.experts);
-    Buffer& all = saved.buffers[kChoices] = ops_.take(experts);
-    Buffer of_place = ops_.take(experts);
+    Buffer& all = saved.buffers[kChoices] = ops_.take_floats(experts);
+    Buffer of_place = ops_.take_floats(experts);
     ops_.experts().sum_choices(router_, counts.floats(),
                                {earlier.floats(), all.floats(), of_place.floats()});
     if (counts_for_all_along_tp()) saved.buffers[kOwnChoices] = std::move(of_place);
@@ -218,16 +209,16 @@ class MixtureLayer final : public TrainableLayer {
   void count_for_balance(Saved& saved) {
     if (!counts_for_all_along_tp())
       return ops_.experts().count_choices(router_, routes(saved), balance_bias_->gradients());
-    ops_.add_to(static_cast<std::size_t>(router_.choice.experts),
-                saved.buffers[kOwnChoices].floats(), balance_bias_->gradients());
+    ops_.add_to_gradient(static_cast<std::size_t>(router_.choice.experts),
+                         saved.buffers[kOwnChoices].floats(), balance_bias_->gradients());
   }
 
   void choose(const Buffer& x, Saved& saved) {
-    Buffer& logits = saved.buffers[kLogits] = ops_.take(extent_.words(product_.out));
-    ops_.linear_forward(product_, x.floats(), weights_[0].weights(), logits.floats());
-    if (router_bias_ != nullptr)
-      ops_.bias_forward(product_.rows, product_.out, router_bias_->weights(), logits.floats());
-    saved.buffers[kWeights] = ops_.take(pairs());
+    Buffer& logits = saved.buffers[kLogits] = ops_.take_floats(extent_.words(product_.out));
+    ops_.experts().router_forward(product_, x.floats(), weights_[0].weights(),
+                                  router_bias_ != nullptr ? router_bias_->weights() : nullptr,
+                                  logits.floats());
+    saved.buffers[kWeights] = ops_.take_floats(pairs());
     saved.buffers[kRoutes] = ops_.take_ids(route_words(router_));
     ops_.experts().route(router_, logits.floats(),
                          balance_bias_ != nullptr ? balance_bias_->weights() : nullptr,
@@ -236,7 +227,7 @@ class MixtureLayer final : public TrainableLayer {
 
   /// The gradient of what the experts give; the logits become their gradient.
   Buffer weigh_back(const Buffer& dy, Saved& saved) {
-    const Buffer dweights = ops_.take(pairs());
+    const Buffer dweights = ops_.take_floats(pairs());
     Buffer z = std::exchange(saved.buffers[kZ], Buffer());
     Buffer dz = z.is_shared() ? take_sorted(out_) : z;
     const Buffer weights = std::exchange(saved.buffers[kWeights], Buffer());
@@ -253,12 +244,11 @@ class MixtureLayer final : public TrainableLayer {
   template <class To>
   void add_to_router(const Saved& saved, const Range& rows, To to) {
     const LinearShape product{static_cast<int>(rows.count), product_.in, product_.out};
-    const float* const x = saved.buffers[kX].floats() + words_of(rows.begin, product.in);
+    const float* const x = ops_.at(saved.buffers[kX].floats(), words_of(rows.begin, product.in));
     const float* const dlogits =
         saved.buffers[kLogits].floats() + words_of(rows.begin, product.out);
-    ops_.linear_backward_weight(product, x, dlogits, to(weights_[0]));
-    if (router_bias_ != nullptr)
-      ops_.bias_backward_weight(product.rows, product.out, dlogits, to(*router_bias_));
+    ops_.experts().router_backward_weight(product, x, dlogits, to(weights_[0]),
+                                          router_bias_ != nullptr ? to(*router_bias_) : nullptr);
   }
 
   /// Through the experts, and then through the router.
@@ -267,8 +257,8 @@ class MixtureLayer final : public TrainableLayer {
     ops_.experts().sum_rows(router_, in_, routes(saved), dsorted.floats(), dx.floats());
     dsorted.reset();
     const Buffer of_router = ops_.take(extent_.words(in_));
-    ops_.linear_backward_input(product_, saved.buffers[kLogits].floats(), weights_[0].weights(),
-                               of_router.floats());
+    ops_.experts().router_backward_input(product_, saved.buffers[kLogits].floats(),
+                                         weights_[0].weights(), of_router.floats());
     ops_.add_to(extent_.words(in_), of_router.floats(), dx.floats());
     return dx;
   }

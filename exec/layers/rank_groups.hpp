@@ -2,6 +2,8 @@
 // ep, and where its computations pause for them. One thread at a time.
 #pragma once
 
+#include <string_view>
+
 #include "core/model/tensor_split.hpp"
 #include "exec/base/numerics.hpp"
 #include "exec/base/task.hpp"
@@ -28,6 +30,10 @@ class RankGroups {
   ExpertGroup* experts() { return experts_.size() > 1 ? &experts_ : nullptr; }
   /// Null where this rank has whole sequences.
   ContextGroup* context() { return context_.size() > 1 ? &context_ : nullptr; }
+  /// Of those along tp and cp.
+  const AxisGroup& along(std::string_view axis) const {
+    return axis == kTensorAxis ? static_cast<const AxisGroup&>(tensor_) : context_;
+  }
   /// Those of tensor() have rows of their own between the layers that they divide.
   bool divides_rows() const { return divides_rows_; }
   /// Ranks see their own rows of a micro-batch alone, and bring together what these add to every

@@ -27,6 +27,24 @@ struct RingShape {
   std::size_t scratch() const { return 2 * scores(); }
 };
 
+/// Chunks of own queries and of keys that meet, each the first (0) or second (1) of its rank. Of a
+/// chunk with itself, which is causal, the later keys are left out.
+struct RingPair {
+  int queries = 0, keys = 0;
+  bool is_causal = false;
+};
+/// Of each chunk of queries its own keys come first.
+template <class Each>
+void for_each_pair(const RingShape& shape, const Each& each) {
+  for (const int queries : {0, 1}) {
+    for (const int keys : {queries, 1 - queries}) {
+      const int query_chunk = shape.queries.place.chunk(queries),
+                key_chunk = shape.from.chunk(keys);
+      if (key_chunk <= query_chunk) each(RingPair{queries, keys, key_chunk == query_chunk});
+    }
+  }
+}
+
 /// By own row: of its keys so far. context[own rows][width], not divided by the sums; largest
 /// score and sum of e^(score - largest), [own rows][heads].
 struct RingSums {

@@ -50,6 +50,7 @@ struct RowsOfMembers {
   std::string what;  // as of a sum
   float* values = nullptr;
   int rows = 0, width = 0;
+  bool in_floats = false;  // as of a sum
 };
 
 /// Arrays of `rows` times `width` numbers each, which go to the next member, while those of the

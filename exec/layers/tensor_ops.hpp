@@ -30,9 +30,6 @@ class ImageOps {
  public:
   virtual ~ImageOps() = default;
 
-  /// Of `rows` rows the first `width` numbers; rows begin so many numbers apart.
-  virtual void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
-                            int to_stride) = 0;
   /// y += factor · x, rounded twice; and y[0] += 1.
   virtual void add_scaled(std::size_t n, float factor, const float* x, float* y) = 0;
   virtual void add_one(float* y) = 0;
@@ -89,10 +86,20 @@ class ExpertOps {
  public:
   virtual ~ExpertOps() = default;
 
+  /// Logits, and their gradient, are floats of 4 bytes (TensorOps::take_floats()), as are counts
+  /// and the weights of chosen experts: rounded any more, too many logits would be equal. bias and
+  /// dbias may be null.
+  virtual void router_forward(const LinearShape& shape, const float* x, const float* w,
+                              const float* bias, float* logits) = 0;
+  virtual void router_backward_input(const LinearShape& shape, const float* dlogits, const float* w,
+                                     float* dx) = 0;
+  virtual void router_backward_weight(const LinearShape& shape, const float* x,
+                                      const float* dlogits, float* dw, float* dbias) = 0;
   virtual void route(const RouterShape& shape, const float* logits, const float* bias,
                      float* weights, const Routes& routes) = 0;
   virtual void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) = 0;
   virtual void count_choices(const RouterShape& shape, const Routes& routes, float* counts) = 0;
+  virtual void balance(int experts, float rate, const float* counts, float* bias) = 0;
   virtual void count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
                                        float* counts) = 0;
   virtual void sum_choices(const RouterShape& shape, const float* counts,
@@ -109,9 +116,10 @@ class ExpertOps {
   virtual void weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
                                    const float* weights, const float* dy, const float* z, float* dz,
                                    float* dweights) = 0;
-  /// `even`: the rows of all together, for a device that only counts: it divides them evenly.
-  virtual void count_rows(const std::int32_t* begin, int even, std::span<std::int32_t> counts) = 0;
-  virtual void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) = 0;
+  /// Routes::begin, brought to the host, which waits for it: so many runs. `even`: the rows of all
+  /// together, for a device that only counts: it divides them evenly.
+  virtual RunBegins fetch_begins(const std::int32_t* begin, std::size_t runs, int even) = 0;
+  /// `begin` of these: on the host (RunBegins).
   virtual void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                                      const float* x, const float* w, float* y) = 0;
   virtual void expert_linear_backward_input(const ExpertLinearShape& shape,
@@ -146,6 +154,9 @@ class ContextOps {
   virtual ~ContextOps() = default;
 
   virtual void copy_keys(const ContextShape& shape, const float* qkv, float* keys) = 0;
+  /// Those of all ranks, [parts][own rows][keys_width], as this device's attention takes them: so,
+  /// or in whatever order it likes better.
+  virtual Buffer in_order(const ContextShape&, Buffer keys) { return keys; }
   virtual void context_attention_forward(const ContextShape& shape, const float* qkv,
                                          const float* keys, float* probabilities,
                                          float* context) = 0;
@@ -185,6 +196,9 @@ class TensorOps {
     return const_cast<float*>(at(static_cast<const float*>(numbers), words));
   }
   virtual void copy(std::size_t words, const float* from, float* to) = 0;
+  /// Of `rows` rows the first `width` numbers; rows begin so many numbers apart.
+  virtual void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
+                            int to_stride) = 0;
   /// y += x.
   virtual void add_to(std::size_t n, const float* x, float* y) = 0;
 

@@ -37,8 +37,13 @@ void TransferEnds::provide(InstructionId id, PayloadPtr data) {
 bool TransferEnds::has_data(InstructionId id) const {
   if (has_data_[at(id)] == 0) return false;
   if (program_.part_of.empty() || !program_.code[id].in_collective()) return true;
-  return for_each_datum(program_, id, [this](InstructionId input) {
-    return !program_.code[input].is_communication() || has_ended(input);
+  const auto is_of_replicas = [this](InstructionId of) {
+    const ActionKind kind = program_.code[of].kind;
+    return !is_transfer(kind) && !is_call(kind);
+  };
+  return for_each_datum(program_, id, [&](InstructionId input) {
+    return !program_.code[input].is_communication() ||
+           (is_of_replicas(id) && is_of_replicas(input)) || has_ended(input);
   });
 }
 

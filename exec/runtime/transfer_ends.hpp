@@ -26,7 +26,8 @@ class TransferEnds {
   void issue(InstructionId id, PayloadPtr data);
   void provide(InstructionId id, PayloadPtr data);
   /// For a call that is a part, which may wait for a RECV or for another call (docs/semantics.md
-  /// §3.4), these have ended too.
+  /// §3.4), these have ended too. Collectives of replicas stand in one line with one another, and
+  /// another transport may take some of them.
   bool has_data(InstructionId id) const;
   PayloadPtr& payload(InstructionId id) { return payload_[at(id)]; }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "exec/base/buffer.hpp"
@@ -58,10 +57,12 @@ class StageDevice {
                                   float scale, float* dy) = 0;
   /// The latest sum. Bug if the host does not know one yet.
   virtual double loss_sum(int micro_batch) const = 0;
-  /// Where ranks have a part of every sequence each: the losses of this rank's rows, whose sum over
-  /// all ranks takes the place of its own. Bug where the device does not do it.
-  virtual std::span<const double> row_losses(int micro_batch) const;
-  virtual void set_loss_sum(int micro_batch, double sum);
+  // Where ranks have a part of every sequence each. Bug where the device does not do it.
+  /// Writes the losses of this rank's rows to `at`, a double in the place of two floats.
+  virtual void put_row_losses(int micro_batch, float* at);
+  /// Those of all ranks, [parts][rows]: sum_of_losses() of the first samples takes the place of
+  /// this rank's own sum.
+  virtual void take_row_losses(int micro_batch, int samples, const float* all);
   // Forward only, last stage. F notes what the rows of this part of the last layer's output amount
   // to, with each row's number in `outputs`; then the host takes it, once. Bug if it does not know
   // it yet.

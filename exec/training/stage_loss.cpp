@@ -48,21 +48,6 @@ Task<void> divided_loss(StageDevice& device, const LogitsPart& part, int rows, i
                               probabilities.floats());
 }
 
-/// Of all ranks' rows, member by member, in the order of the sequences, as a single rank adds them.
-double sum_of_losses(const StageShape& shape, int samples, const Buffer& losses) {
-  const Extent& own = shape.extent;
-  double sum = 0;
-  for (const ChainTurn& turn : turns_of_rows(samples, own.sequence, shape.context.parts)) {
-    const std::int64_t begin = std::int64_t{turn.member} * own.rows() + turn.own.begin;
-    for (std::int64_t row = begin; row < begin + turn.own.count; ++row) {
-      double loss = 0;
-      std::memcpy(&loss, losses.floats() + row * (sizeof loss / sizeof(float)), sizeof loss);
-      sum += loss;
-    }
-  }
-  return sum;
-}
-
 /// F, of this rank's rows.
 Task<Buffer> loss_of_own_rows(StageDevice& device, const StageShape& shape, int micro_batch,
                               int samples, Buffer output, TensorGroup* tensor) {
@@ -89,9 +74,10 @@ Task<Buffer> loss_of_samples(StageDevice& device, const StageShape& shape, int m
   Buffer kept = co_await loss_of_own_rows(device, shape, micro_batch, samples, std::move(output),
                                           groups.tensor());
   if (groups.context() != nullptr) {
-    const Buffer losses = co_await bring_losses_together(
-        device.ops(), *groups.context(), shape.extent.rows(), device.row_losses(micro_batch));
-    device.set_loss_sum(micro_batch, sum_of_losses(shape, samples, losses));
+    const Buffer losses =
+        co_await bring_losses_together(device.ops(), *groups.context(), shape.extent.rows(),
+                                       [&](float* at) { device.put_row_losses(micro_batch, at); });
+    device.take_row_losses(micro_batch, samples, losses.floats());
   }
   co_return kept;
 }
@@ -103,6 +89,20 @@ std::int64_t terms_of(const StageShape& shape, int samples) {
 }
 
 }  // namespace
+
+double sum_of_losses(const StageShape& shape, int samples, const float* losses) {
+  const Extent& own = shape.extent;
+  double sum = 0;
+  for (const ChainTurn& turn : turns_of_rows(samples, own.sequence, shape.context.parts)) {
+    const std::int64_t begin = std::int64_t{turn.member} * own.rows() + turn.own.begin;
+    for (std::int64_t row = begin; row < begin + turn.own.count; ++row) {
+      double loss = 0;
+      std::memcpy(&loss, losses + row * (sizeof loss / sizeof(float)), sizeof loss);
+      sum += loss;
+    }
+  }
+  return sum;
+}
 
 double loss_terms(const StageShape& shape) {
   return static_cast<double>(terms_of(shape, shape.extent.samples));

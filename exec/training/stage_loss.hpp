@@ -26,6 +26,10 @@ ForwardOutcome outcome_of(StageDevice& device, const StageShape& shape, int micr
 /// gradient of their mean loss.
 Buffer loss_gradient(StageDevice& device, const StageShape& shape, int micro_batch, Buffer kept,
                      double divisor, const TensorGroup* tensor);
+/// Of the losses of all ranks' rows, [parts][rows] of doubles in the place of two floats each,
+/// where ranks have a part of every sequence each: the sum over the first samples, in the order of
+/// the sequences, as a single rank adds them.
+double sum_of_losses(const StageShape& shape, int samples, const float* losses);
 /// Of a whole micro-batch's mean: its rows, or for mse all numbers of its output.
 double loss_terms(const StageShape& shape);
 

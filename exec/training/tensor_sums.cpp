@@ -42,15 +42,20 @@ void bring_together(RowsOfMembers& rows, collectives::Group& group) {
   group.all_gather({std::as_writable_bytes(std::span(rows.values, size)), sizes});
 }
 
-void bring_together(RingOfMembers& ring, collectives::Group& group) {
+void pass_on(std::span<const std::byte> sent, std::span<std::byte> arrived,
+             collectives::Group& group) {
   const int n = group.members();
+  std::vector<std::size_t> out(static_cast<std::size_t>(n), 0), in(out);
+  out[collectives::index_of((group.member() + 1) % n)] = sent.size();
+  in[collectives::index_of((group.member() + n - 1) % n)] = arrived.size();
+  group.all_to_all({sent, out}, {arrived, in});
+}
+
+void bring_together(RingOfMembers& ring, collectives::Group& group) {
   const std::size_t words = words_of(ring.rows, ring.width);
-  std::vector<std::size_t> sent(static_cast<std::size_t>(n), 0), arrived(sent);
-  sent[collectives::index_of((group.member() + 1) % n)] = words * sizeof(float);
-  arrived[collectives::index_of((group.member() + n - 1) % n)] = words * sizeof(float);
   for (const RingOfMembers::Hop& hop : ring.arrays)
-    group.all_to_all({std::as_bytes(std::span(hop.sent, words)), sent},
-                     {std::as_writable_bytes(std::span(hop.arrived, words)), arrived});
+    pass_on(std::as_bytes(std::span(hop.sent, words)),
+            std::as_writable_bytes(std::span(hop.arrived, words)), group);
 }
 
 void send_round(const std::string& name, const RingOfMembers& ring, collectives::Group& group) {

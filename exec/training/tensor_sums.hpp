@@ -2,6 +2,10 @@
 // group of those ranks.
 #pragma once
 
+#include <cstddef>
+#include <span>
+#include <string>
+
 #include "exec/collectives/group.hpp"
 #include "exec/layers/tensor_group.hpp"
 
@@ -14,6 +18,9 @@ void bring_together(SumOfMembers& sum, const AxisGroup& members, collectives::Gr
 /// All rows are there when it returns. Otherwise as above.
 void bring_together(RowsOfMembers& rows, collectives::Group& group);
 void bring_together(RingOfMembers& ring, collectives::Group& group);
+/// What each member sends arrives at the next one, as many bytes, all at once.
+void pass_on(std::span<const std::byte> sent, std::span<std::byte> arrived,
+             collectives::Group& group);
 /// Of what goes on beside computations, which a member may come to long before the others: where
 /// the group can (exec/collectives/posting.hpp), it is sent when the call is issued, so that nobody
 /// waits for anybody when it has ended. Elsewhere members meet then. `name`: of the call, among

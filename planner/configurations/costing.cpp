@@ -4,6 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
+#include "core/plan/profile_lengths.hpp"
 #include "planner/estimate/coefficients.hpp"
 
 namespace pipewright::planner {
@@ -90,11 +91,28 @@ Costing by_operations(const Job& job) {
   return costing;
 }
 
+void settle_sample_lengths(Job& job, const Profile* profile) {
+  if (job.sample_lengths.empty()) return;
+  if (profile == nullptr)
+    throw InputError("", "/sample_lengths",
+                     "only a profile measured by length says what they take; give one "
+                     "(--profile), or sample_scales");
+  job.sample_scales.clear();
+  for (std::size_t k = 0; k < job.sample_lengths.size(); ++k) {
+    try {
+      job.sample_scales.push_back(length_scale(*profile, job.sample_lengths[k]));
+    } catch (const InputError& error) {
+      throw InputError("", "/sample_lengths/" + std::to_string(k), error.message());
+    }
+  }
+}
+
 }  // namespace
 
-Costing settle_costing(Job& job, bool has_profile) {
-  if (has_profile || !unknown_device(job.cluster).empty()) forget_assumed_16_bits(job);
-  if (has_profile) {
+Costing settle_costing(Job& job, const Profile* profile) {
+  settle_sample_lengths(job, profile);
+  if (profile != nullptr || !unknown_device(job.cluster).empty()) forget_assumed_16_bits(job);
+  if (profile != nullptr) {
     return {"profile",
             "layer by layer, by the times of the profile; " + std::string(kLayersOnly) + ".",
             estimated_architecture(job) || !job.profile_path.empty()

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/plan/job.hpp"
+#include "core/plan/profile.hpp"
 
 namespace pipewright::planner {
 
@@ -14,8 +15,10 @@ struct Costing {
   std::string otherwise;  // what would change it, in a sentence
 };
 
-/// Decides how the job is costed. Undoes 16-bit numbers that were only assumed where the estimate
-/// cannot use them: with a profile, or for a device whose rates it does not know.
-Costing settle_costing(Job& job, bool has_profile);
+/// Decides how the job is costed; `profile` may be null. Undoes 16-bit numbers that were only
+/// assumed where the estimate cannot use them: with a profile, or for a device whose rates it does
+/// not know. Turns lengths of samples into how long they take. Throws InputError where the profile
+/// cannot tell.
+Costing settle_costing(Job& job, const Profile* profile);
 
 }  // namespace pipewright::planner

@@ -55,6 +55,7 @@ double recomputed_parts_seconds(const DeviceRates& device, const Architecture& m
 
 KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
                            const ParallelSetup& setup, const BlockWork& work, bool with_experts) {
+  if (framework.graphs_steps) return {};
   const double messages = 2 * work.tensor_messages;
   KernelCounts counts{framework.forward_kernels + messages, framework.backward_kernels + messages};
   if (work.unfused_softmax) {  // as many more
@@ -64,10 +65,16 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
   if (!with_experts) return counts;
   // Each expert's products are kernels of their own (Transformer Engine, GroupedLinear), and what
   // goes into products of 8 bits is converted expert by expert.
-  const double here = static_cast<double>(model.experts.count) / setup.experts;
+  const double here =
+      framework.groups_experts ? 1 : static_cast<double>(model.experts.count) / setup.experts;
   const double products = 2 * here * (framework.product_bytes < 2 ? 2 : 1);
-  counts.forward += framework.expert_kernels;
-  counts.backward += framework.expert_kernels;
+  if (framework.graphs_routing) {
+    counts = {kGraphsOfRouting + kKernelsOutsideGraphs,
+              kGraphsOfRouting + 2 * kKernelsOutsideGraphs};
+  } else {
+    counts.forward += framework.expert_kernels;
+    counts.backward += framework.expert_kernels;
+  }
   counts.forward_in_loops = products;
   counts.backward_in_loops = 2 * products;
   return counts;

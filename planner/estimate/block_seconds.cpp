@@ -28,11 +28,15 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const DeviceRates& device = node.device;
   const KernelSeconds linear = products_seconds(device, work, 0, work.products_used),
                       core = attention_core_seconds(device, work);
-  const BlockMessages sent = exposed_messages(framework, node, devices_per_node, setup, work);
-  const double forward = linear.forward + core.forward +
-                         stream_seconds(device, work.forward_traffic) + sent.forward.sum();
-  double backward = linear.backward + core.backward +
-                    stream_seconds(device, work.backward_traffic) + sent.backward.sum();
+  BlockMessages sent = exposed_messages(framework, node, devices_per_node, setup, work);
+  double forward = linear.forward + core.forward + stream_seconds(device, work.forward_traffic);
+  double backward = linear.backward + core.backward + stream_seconds(device, work.backward_traffic);
+  if (framework.hides_expert_messages) {
+    sent.forward.experts = std::max(0.0, sent.forward.experts - forward);
+    sent.backward.experts = std::max(0.0, sent.backward.experts - backward);
+  }
+  forward += sent.forward.sum();
+  backward += sent.backward.sum();
   const KernelCounts kernels = kernel_counts(model, framework, setup, work, with_experts);
   const double launch = framework.launch_seconds;
   const double host_forward = launch * kernels.forward + kLaunchInLoop * kernels.forward_in_loops;

@@ -74,26 +74,27 @@ void add_feed_forward_products(BlockWork& work, const Architecture& model,
   work.add({rows / sizes.outside, static_cast<double>(set.count), hidden});  // the router
 }
 
-/// What goes into products of 8 bits is converted: read in 16 bits and written twice, for the
+/// What goes into products of 8 or 4 bits is converted: read in 16 bits and written twice, for the
 /// forward's product and, turned, for that of the weights' gradient. Norms and activations write
 /// their results so in place of 16 bits (Transformer Engine, LayerNormLinear and LayerNormMLP);
-/// what leaves attention and the gradients of results are passes of their own. The router stays
-/// at 16.
+/// what leaves attention and the gradients of results are passes of their own. Where a tensor has a
+/// scale of its own beside its blocks' (NVFP4), all are, and read twice. The router stays at 16.
 void convert_products(BlockWork& work, const Architecture& model, const FrameworkTraits& framework,
                       bool experts) {
   if (framework.product_bytes == 2) return;
+  const bool whole = product_format(framework.product_bytes)->scales_tensors();
   const int end = work.products_used - (experts ? 1 : 0);
-  for (int p = 0; p < end; ++p)
-    work.products[static_cast<std::size_t>(p)].bytes = framework.product_bytes;
-  const double each = 2 + 2 * framework.product_bytes;
-  const Matmul& out = work.products[static_cast<std::size_t>(work.attention_products - 1)];
-  work.forward_traffic += each * out.rows * out.depth;
-  double gradients = 0;
+  double inputs = 0, gradients = 0;
   for (int p = 0; p < end; ++p) {
-    const Matmul& product = work.products[static_cast<std::size_t>(p)];
+    Matmul& product = work.products[static_cast<std::size_t>(p)];
+    product.bytes = framework.product_bytes;
     const bool is_activated = product.depth == model.hidden && p >= work.attention_products;
-    if (!is_activated) gradients += product.count * product.rows * product.columns;
+    const bool leaves_attention = p == work.attention_products - 1;
+    if (whole || leaves_attention) inputs += product.count * product.rows * product.depth;
+    if (whole || !is_activated) gradients += product.count * product.rows * product.columns;
   }
+  const double each = (whole ? 4 : 2) + 2 * framework.product_bytes;
+  work.forward_traffic += each * inputs;
   work.backward_traffic += each * gradients;
 }
 
@@ -150,7 +151,17 @@ void add_inside_traffic(BlockWork& work, const Architecture& model,
   work.backward_traffic += sizes.rows * backward * activated;
 }
 
-void add_expert_traffic(BlockWork& work, const Architecture& model, const ParallelSetup& setup,
+/// Of the devices among which so many experts are dealt out evenly, how many hold some of a token's
+/// on average, where each choice of experts is as likely as any other.
+double devices_of_token(const Experts& experts, int devices) {
+  const double all = experts.count, each = all / devices;
+  double none_here = 1;
+  for (int k = 0; k < experts.chosen; ++k) none_here *= std::max(0.0, all - each - k) / (all - k);
+  return devices * (1 - none_here);
+}
+
+void add_expert_traffic(BlockWork& work, const Architecture& model,
+                        const FrameworkTraits& framework, const ParallelSetup& setup,
                         const BlockSizes& sizes) {
   // A token's copies are put in order before they are sent, and by expert after; the results go
   // the same way back: four times read and written. Under sequence parallelism each tensor parallel
@@ -159,9 +170,15 @@ void add_expert_traffic(BlockWork& work, const Architecture& model, const Parall
   const double copies = sizes.rows * model.experts.chosen * model.hidden;
   const double sent = copies / sizes.outside;
   const double computed = copies * setup.expert_tensor() / sizes.tensor;
-  work.forward_traffic += 8 * (sent + computed);
-  work.backward_traffic += 8 * (sent + computed);
+  // Where a token goes once to each device, the message itself takes it from its place, and the
+  // device that gets it makes the copies (DeepEP, HybridEP).
+  const bool once = framework.sends_tokens_once && setup.experts > 1;
+  const double ordered = once ? computed : sent + computed;
+  work.forward_traffic += 8 * ordered;
+  work.backward_traffic += 8 * ordered;
   if (setup.experts > 1) work.expert_message = 2 * sent;
+  if (once)
+    work.expert_message *= devices_of_token(model.experts, setup.experts) / model.experts.chosen;
   if (setup.expert_tensor() > 1) work.tensor_message_of_experts = 2 * copies;
   if (model.experts.shared_ffn > 0) work.tensor_message_of_experts += 2 * sizes.rows * model.hidden;
 }
@@ -199,7 +216,7 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
     activated =
         (model.experts.chosen * static_cast<double>(model.experts.ffn) + model.experts.shared_ffn) /
         sizes.tensor;
-    add_expert_traffic(work, model, setup, sizes);
+    add_expert_traffic(work, model, framework, setup, sizes);
   }
   add_inside_traffic(work, model, framework, sizes, widths, activated);
   work.parameters = block_parameters_of_rank(model, setup, with_experts);

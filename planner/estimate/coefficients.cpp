@@ -20,7 +20,7 @@ constexpr DeviceRates hopper(std::string_view name, double memory, double gibiby
   device.watts = 700;
   device.flops_of_cores = 67e12;
   device.host_bytes_per_second = 64e9;
-  device.time_deviation = 0.02;
+  device.time_deviation = 0.03;
   device.flash_forward = 1;
   device.flash_backward = 0.8;
   device.older_flash = 0.58;
@@ -38,6 +38,8 @@ constexpr DeviceRates like_b200(std::string_view name, double peak, double gibib
   device.host_bytes_per_second = host;
   device.time_deviation = 0.07;
   device.faster_in_8_bits = 2;
+  device.scales_blocks = true;
+  device.faster_in_4_bits = name.ends_with("B300") ? 6 : 4;
   device.matmul_efficiency = 0.48 * device.joules_of_peak() / (1000 / 2250e12);
   device.memory_efficiency = 0.50;
   device.flash_forward = 1;
@@ -45,11 +47,32 @@ constexpr DeviceRates like_b200(std::string_view name, double peak, double gibib
   return device;
 }
 
+/// AMD's CDNA 3, of which no rows of training are known: products as AMD measured them (708 and 843
+/// TFLOP/s of bf16 on MI300X and MI325X, 1,273 and 1,519 of FP8; "Measuring Max-Achievable FLOPs,
+/// Part 2", rocm.blogs.amd.com), and 4, whose MI355X reaches what its power allows against MI300X.
+/// Kernels that stream as on Hopper.
+constexpr DeviceRates cdna(std::string_view name, double peak, double memory, double gibibytes,
+                           int units, double watts, double products) {
+  DeviceRates device{name, peak, memory, gibibytes * kGiB, units, 256, 256, true, products, 0.60};
+  device.faster_in_8_bits = 1.8;
+  device.watts = watts;
+  device.flops_of_cores = 160e12;
+  device.host_bytes_per_second = 64e9;
+  return device;
+}
+constexpr DeviceRates mi355x() {
+  DeviceRates device = cdna("MI355X", 2517e12, 8000e9, 288, 256, 1400, 0);
+  device.matmul_efficiency = 0.54 * device.joules_of_peak() / (750 / 1307e12);
+  device.faster_in_8_bits = 2;
+  device.scales_blocks = true;
+  return device;
+}
+
 // Peaks, bandwidths, sizes, multiprocessors, watts, rates without tensor cores and ways to the host
 // (PCI Express 3 to 5; of a Grace's NVLink-C2C each of two devices has half): NVIDIA's data sheets
 // (T4, V100 SXM2, A100 SXM4 80GB, H100 SXM5, H800 SXM, H200 SXM, B200 and B300 in a HGX, GB200 and
 // GB300 in NVL72). Efficiencies: docs/cost-model.md. A name within another's stands after it.
-constexpr std::array<DeviceRates, 11> kDevices{{
+constexpr std::array<DeviceRates, 14> kDevices{{
     {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44, 0, 70, 8.1e12, 16e9,
      0.75, 0.65, 1, 0.03},
     {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.78, 0.75, 1, 0, 300, 15.7e12, 16e9,
@@ -65,6 +88,9 @@ constexpr std::array<DeviceRates, 11> kDevices{{
     like_b200("GB300", 2500e12, 288, 1400, 225e9),
     like_b200("B300", 2250e12, 288, 1100),
     like_b200("B200", 2250e12, 180, 1000),
+    cdna("MI300X", 1307e12, 5300e9, 192, 304, 750, 0.54),
+    cdna("MI325X", 1307e12, 6000e9, 256, 304, 1000, 0.64),
+    mi355x(),
 }};
 
 /// A device's links inside its node, in one direction: what its data sheet says, and what a large
@@ -82,6 +108,10 @@ InsideRates inside_of(std::string_view device) {
   if (device.ends_with("B200") || device.ends_with("B300")) return {900e9, 630e9};
   if (device == "H800") return {200e9, 160e9};  // H100's links, eight of eighteen; as large a share
   if (device == "T4") return {16e9, 12e9};
+  // What a node of MI300X has to reach in rccl-tests' all-reduce (AMD Instinct customer acceptance
+  // guide); of MI355X the same share.
+  if (device == "MI355X") return {537.6e9, 365e9};
+  if (device.starts_with("MI3")) return {448e9, 304e9};
   return {450e9, 360e9};
 }
 
@@ -91,8 +121,10 @@ DeviceRates device_rates(std::string_view name) {
   for (const DeviceRates& device : kDevices) {
     if (name.find(device.name) != std::string_view::npos) return device;
   }
-  throw InputError("no rates are known for the device \"" + std::string(name) +
-                   "\"; known are T4, V100, A100, H100, H800, H200, B200, GB200, B300 and GB300");
+  throw InputError(
+      "no rates are known for the device \"" + std::string(name) +
+      "\"; known are T4, V100, A100, H100, H800, H200, B200, GB200, B300, GB300, MI300X, "
+      "MI325X and MI355X");
 }
 
 std::vector<std::string_view> device_rate_names() {
@@ -138,9 +170,10 @@ double Machine::time_deviation() const {
 void require_products(const Machine& machine, const FrameworkTraits& framework) {
   for (const NodeRates& node : machine.nodes) {
     if (node.device.product_rate(framework.product_bytes) > 0) continue;
-    throw InputError(
-        std::string(node.device.name) +
-        " has no products of 8 bits, which \"fp8\" asks for; Hopper and Blackwell have");
+    const ProductFormat* format = product_format(framework.product_bytes);
+    PIPEWRIGHT_ASSERT(format != nullptr, "products of a format that nobody reads");
+    throw InputError(std::string(node.device.name) + " has no products of " +
+                     std::string(format->name) + "; " + std::string(format->devices) + " have");
   }
 }
 

@@ -35,13 +35,20 @@ struct DeviceRates {
   // How far all times of a machine with it are off, of the logarithm: the standard deviation of
   // what sources that were left out were off by (docs/decisions/0094-blocking-launches.md).
   double time_deviation = 0.12;
+  bool scales_blocks = false;   // its products take blocks with scales of their own: MXFP8
+  double faster_in_4_bits = 0;  // such products of NVFP4, against those of 16 bits; 0: it has none
 
   /// Long products run into the limit of power before that of the peak: what devices of one process
   /// of manufacture reach of their peaks is in proportion to this, in joules an operation.
   constexpr double joules_of_peak() const { return watts / peak_flops; }
-  /// Of dense products of numbers of so many bytes, in operations per second.
+  /// Of dense products of numbers of so many bytes (a ProductFormat's), in operations per second;
+  /// 0: it has none.
   double product_rate(double bytes) const {
-    return peak_flops * matmul_efficiency * (bytes < 2 ? faster_in_8_bits : 1);
+    const double in_8_bits = bytes == 1 || scales_blocks ? faster_in_8_bits : 0;
+    return peak_flops * matmul_efficiency *
+           (bytes == 2  ? 1
+            : bytes < 1 ? faster_in_4_bits
+                        : in_8_bits);
   }
 };
 
@@ -118,6 +125,10 @@ inline constexpr double kUnalignedRate = 1.0 / 3;
 /// To start one kernel of several that an operator starts in a loop: the driver's part alone
 /// (NVIDIA, "Getting Started with CUDA Graphs", 3.8 µs).
 inline constexpr double kLaunchInLoop = 3.8e-6;
+/// Of a block with experts whose attention, router and sorting are CUDA graphs: these, and the
+/// kernels of a forward that are none, but for the experts' products. Counted in Megatron core
+/// 0.16's sources with the flex dispatcher (transformer/moe: token_dispatcher, experts), roughly.
+inline constexpr double kGraphsOfRouting = 2, kKernelsOutsideGraphs = 12;
 /// Host and device work side by side. Where neither takes much longer than the other, both add to
 /// the time: the norm of order 4 of their times.
 inline constexpr double kOverlapOrder = 4;

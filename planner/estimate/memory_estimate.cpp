@@ -22,7 +22,10 @@ StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framewo
                        const ParallelSetup& setup, const LayerRange& range) {
   const RangeWeights weights = weights_of(model, setup, range);
   const double shared = weights.shared(setup);
-  return {2 * (setup.zero >= 3 ? shared : weights.all),
+  // Of NVFP4 both layouts lie beside the 16-bit weights (Megatron-Bridge, mixed_precision.py:
+  // fp8_param_gather is off).
+  const double copies = framework.product_bytes < 1 ? 2 * framework.product_bytes : 0;
+  return {(2 + copies) * (setup.zero >= 3 ? shared : weights.all),
           framework.gradient_bytes * (setup.zero >= 2 ? shared : weights.all),
           framework.state_bytes * (setup.zero >= 1 ? shared : weights.all)};
 }

@@ -37,13 +37,21 @@ NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int r
   return slow;
 }
 
+namespace {
+
+double host_seconds(const FrameworkTraits& framework, int kernels) {
+  return framework.graphs_steps ? 0 : framework.launch_seconds * kernels;
+}
+
+}  // namespace
+
 EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& framework,
                              const NodeRates& node, const Machine& machine,
                              const ParallelSetup& setup, double rows) {
   const double numbers = rows * model.hidden;
   const double message = setup.tensor > 1 ? 2 * numbers : 0;
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
-  const double host = framework.launch_seconds * framework.embedding_kernels;
+  const double host = host_seconds(framework, framework.embedding_kernels);
   const double order = overlap_order(framework, false);
   return {
       with_launches(stream_seconds(node.device, 4 * numbers), host / 2, order) +
@@ -68,7 +76,7 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
   const double weight = slower * product + stream_seconds(node.device, sums);
   const double input = slower * (matmul_backward_seconds(node.device, logits) - product) + loss / 2;
   // Two thirds of the kernels are the forward's, with the loss.
-  const double host = framework.launch_seconds * framework.head_kernels;
+  const double host = host_seconds(framework, framework.head_kernels);
   const double order = overlap_order(framework, false);
   const double both = with_launches(input + weight, host / 3, order);
   const double reduce =

@@ -55,8 +55,6 @@ namespace {
 
 /// Of what CPUs have; "": nothing.
 std::string missing_on_gpus(const Model& model, const ParallelSetup& parallel) {
-  if (parallel.context > 1) return "context parallelism on GPUs";
-  if (parallel.experts > 1) return "expert parallelism on GPUs";
   if (parallel.zero > 1) return "ZeRO stage " + std::to_string(parallel.zero) + " on GPUs";
   const std::string fault = fault_on_gpus(model);
   return fault.empty() && parallel.zero > 0 ? shared_out_fault_on_gpus(model) : fault;

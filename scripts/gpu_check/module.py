@@ -10,15 +10,17 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# Arrays that kernels read, and write, in packs: of elements (exec/devices/cuda/elements.hpp, llama_elements.hpp), and of
-# long rows (rows.hpp, channel_elements.hpp).
+# Arrays that kernels read, and write, in packs: of elements (exec/devices/cuda/elements.hpp, llama_elements.hpp,
+# expert_elements.hpp), and of long rows (rows.hpp, channel_elements.hpp).
 ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBackwardInput': (1, 1),
           'ScaleBy': (1, 1), 'SgdUpdate': (2, 1), 'AdamwUpdate': (4, 3),
           'LayerNormForward': (3, 1), 'LayerNormBackwardInput': (3, 1), 'CausalSoftmaxForward': (1, 1),
           'CausalSoftmaxBackwardInput': (2, 1), 'CrossEntropyForward': (1, 1), 'MseForward': (2, 0),
           'SwigluForward': (2, 1), 'SwigluBackwardInput': (3, 2), 'Rotate': (4, 2), 'RmsNormForward': (2, 1),
           'RmsNormBackwardInput': (3, 1), 'JudgeRow': (1, 0), 'TellLogits': (1, 0), 'AddExponentials': (1, 1),
-          'FinishCrossEntropy': (1, 1), 'PlaneSums': (1, 0), 'PlaneSquares': (1, 0), 'PlaneGradients': (2, 0),
+          'FinishCrossEntropy': (1, 1), 'CopyColumns': (1, 1), 'RingRowsForward': (2, 2), 'FinishRing': (1, 1),
+          'ProductsOfRows': (2, 0), 'RingRowsBackward': (2, 2), 'GatherRows': (1, 1), 'WeighRows': (1, 1),
+          'WeighRowsBackward': (2, 1), 'PlaneSums': (1, 0), 'PlaneSquares': (1, 0), 'PlaneGradients': (2, 0),
           'GlobalAverageForward': (1, 0)}
 
 

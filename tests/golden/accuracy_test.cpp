@@ -233,24 +233,27 @@ TEST_F(Accuracy, KindsOfJobAreNoFartherOffThanIsAskedWhereTheirSourcesWereLeftOu
   for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
     tables.push_back(std::move(table));
   const std::vector<LeftOutTable> results = left_out(tables, LeaveOut::File);
-  EXPECT_EQ(row_kinds().size(), 7u);
+  EXPECT_EQ(row_kinds().size(), 8u);
   for (const RowKind& kind : row_kinds()) {
     const KindErrors errors = errors_of_kind(results, kind);
     EXPECT_GT(errors.rows, 0) << kind.name;
+    if (kind.most_error == 0) continue;
     EXPECT_LE(errors.mean, kind.most_error) << kind.name;
     const double most_bias = kind.most_bias > 0 ? kind.most_bias : kind.most_error;
     EXPECT_LE(std::abs(errors.bias), most_bias) << kind.name;
   }
 }
 
-/// One of Automodel's, whose page does not tell what is computed again.
-TEST_F(Accuracy, OneRowThatRanIsCalledOverMemory) {
+/// Of Megatron-Bridge's page: Llama 3 70B in NVFP4 with tp 1 and pp 1 on GB300, whose weights and
+/// gradients alone are 264 of 288 GiB (the rows of other versions have pp 4), and on GB200 in
+/// MXFP8.
+TEST_F(Accuracy, TwoRowsThatRanAreCalledOverMemory) {
   int called = 0;
   for (const auto& tables :
        {measured_tables(folder_), second_collection(folder_.parent_path() / "measured2")}) {
     for (const MeasuredTable& table : tables) called += errors_of(table).over_memory;
   }
-  EXPECT_EQ(called, 1);
+  EXPECT_EQ(called, 2);
 }
 
 TEST_F(Accuracy, DevicesAndTheFitHaveTheDeviationsOfTheSourcesThatWereLeftOut) {

@@ -177,14 +177,14 @@ TEST_F(CudaBf16, AttentionAddsUpTheSameFloats) {
   for (const auto& [squares, sequence] : {std::pair{6, 37}, {2, 515}}) {
     const std::size_t n = product(squares, sequence * sequence);
     const Both scores = both(n, 10, 9.0F), d = both(n, 11);
-    done(fast().causal_softmax_forward(stream(), squares, sequence, scores.wide));
-    done(bf16().causal_softmax_forward(stream(), squares, sequence, scores.narrow));
+    const pipewright_cuda_causal of = squares_of(squares, sequence);
+    done(fast().causal_softmax_forward(stream(), &of, scores.wide));
+    done(bf16().causal_softmax_forward(stream(), &of, scores.narrow));
     expect_rounded(scores, "softmax F");
     const Narrow kept = down(scores.narrow, n);
     const Both p = both({kept.begin(), kept.end()});
-    done(fast().causal_softmax_backward_input(stream(), squares, sequence, 0.7F, p.wide, d.wide));
-    done(bf16().causal_softmax_backward_input(stream(), squares, sequence, 0.7F, p.narrow,
-                                              d.narrow));
+    done(fast().causal_softmax_backward_input(stream(), &of, 0.7F, p.wide, d.wide));
+    done(bf16().causal_softmax_backward_input(stream(), &of, 0.7F, p.narrow, d.narrow));
     expect_rounded(d, "softmax I");
   }
 }
@@ -198,17 +198,18 @@ TEST_F(CudaBf16, EmbeddingsAddUpTheSameFloats) {
   const Both tokens = both(product(vocabulary, width), 12),
              places = both(product(of_sample, width), 13), dy = both(product(rows, width), 14),
              y = nothing(dy.size);
-  done(fast().embedding_forward(stream(), rows, 0, of_sample, width, at, tokens.wide, places.wide,
+  const pipewright_cuda_places in_samples = places_of_whole(of_sample);
+  done(fast().embedding_forward(stream(), rows, width, &in_samples, at, tokens.wide, places.wide,
                                 y.wide));
-  done(bf16().embedding_forward(stream(), rows, 0, of_sample, width, at, tokens.narrow,
+  done(bf16().embedding_forward(stream(), rows, width, &in_samples, at, tokens.narrow,
                                 places.narrow, y.narrow));
   expect_rounded(y, "embedding F");
   const Floats before = random_floats(tokens.size, 15);
   float *const of_tokens[] = {up(before), up(before)}, *const of_places[] = {up(before),
                                                                              up(before)};
-  done(fast().embedding_backward_weight(stream(), rows, of_sample, width, at, dy.wide, links,
+  done(fast().embedding_backward_weight(stream(), rows, width, &in_samples, at, dy.wide, links,
                                         of_tokens[0], of_places[0]));
-  done(bf16().embedding_backward_weight(stream(), rows, of_sample, width, at, dy.narrow, links,
+  done(bf16().embedding_backward_weight(stream(), rows, width, &in_samples, at, dy.narrow, links,
                                         of_tokens[1], of_places[1]));
   expect_same_bits(down(of_tokens[1], tokens.size), down(of_tokens[0], tokens.size), "tokens");
   expect_same_bits(down(of_places[1], places.size), down(of_places[0], places.size), "positions");

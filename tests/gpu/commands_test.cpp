@@ -44,6 +44,37 @@ class GpuCommands : public OnStandIn {
     for (const json& step : result.at("steps")) losses.push_back(step.at("loss"));
     return losses;
   }
+
+  /// A plan of two stages with two ranks each.
+  void expect_to_go_on(const std::string& name, const json& model, const json& strategy) const {
+    SCOPED_TRACE(name);
+    ASSERT_EQ(write_small_job(folder_).status, 0);
+    json job = json::parse(small_job(R"(, "tuner_save_path": ")" + name + R"(.plan")", 4));
+    json transformer = {
+        {"hidden", 32}, {"heads", 4}, {"ffn", 48}, {"vocabulary", 256}, {"sequence", 16}};
+    transformer.update(model);
+    job["model"] = {{"schema", "pipewright.model/1"}, {"transformer", transformer}};
+    job["strategy"] = {{"pp_degree", 2}, {"accumulate_steps", 4}, {"schedule_mode", "1f1b"}};
+    job["strategy"].update(strategy);
+    folder_.write(name + ".json", job.dump());
+    const CommandResult tuned = shell("./pipewright tune " + name + ".json -q", folder_);
+    ASSERT_EQ(tuned.status, 0) << tuned.err;
+    const std::string plan = name + ".plan -q", exact = plan + std::string(kNumerics);
+    const json result = result_of(exact + "--device cuda --steps 6 --verify");
+    EXPECT_EQ(result.at("verify").at("bitwise"), true);
+    EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
+    expect_predicted_memory(result_of(plan + " --device cuda --steps 2"), 0.05);
+    const auto whole = losses_of(result);
+    EXPECT_EQ(whole, losses_of(result_of(exact + "--device cpu --steps 6")));
+    const std::vector<double> rest(whole.begin() + 3, whole.end());
+    for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+      const std::string saved = name + "-by-" + first;
+      result_of(exact + "--device " + first + " --steps 3 --save-checkpoint " + saved);
+      EXPECT_EQ(losses_of(result_of(exact + "--device " + second + " --steps 6 --load-checkpoint " +
+                                    saved + " --verify")),
+                rest);
+    }
+  }
 };
 
 TEST_F(GpuCommands, ATrainingGoesOnOnTheOtherDevice) {
@@ -124,45 +155,14 @@ TEST_F(GpuCommands, AnImageModelTrainsGoesOnAndIsEvaluatedAsOnCpus) {
   expect_predicted_memory(result_of("images.plan -q --device cuda --steps 2"), 0.05);
 }
 
-/// Ranks of two stages, two of each; what one device has saved the other goes on with, also whole.
+/// Ranks of two stages, two of each, which divide layers or sequences; what one device has saved
+/// the other goes on with, also whole.
 TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
-  ASSERT_EQ(write_small_job(folder_).status, 0);
-  for (const bool divides_rows : {false, true}) {
-    json job = json::parse(small_job(R"(, "tuner_save_path": "divided.plan")", 4));
-    job["model"] = {{"schema", "pipewright.model/1"},
-                    {"transformer",
-                     {{"hidden", 32},
-                      {"layers", 4},
-                      {"heads", 4},
-                      {"ffn", 48},
-                      {"vocabulary", 256},
-                      {"sequence", 16}}}};
-    job["strategy"] = {{"pp_degree", 2},
-                       {"mp_degree", 2},
-                       {"accumulate_steps", 4},
-                       {"use_sequence_parallel", divides_rows},
-                       {"schedule_mode", "1f1b"}};
-    folder_.write("divided.json", job.dump());
-    const CommandResult tuned = shell("./pipewright tune divided.json -q", folder_);
-    ASSERT_EQ(tuned.status, 0) << tuned.err;
-    const std::string exact = "divided.plan -q" + std::string(kNumerics);
-    const json result = result_of(exact + "--device cuda --steps 6 --verify");
-    EXPECT_EQ(result.at("verify").at("bitwise"), true);
-    EXPECT_EQ(result.at("verify").at("parameters_bitwise"), true);
-    expect_predicted_memory(result_of("divided.plan -q --device cuda --steps 2"), 0.05);
-    const auto whole = losses_of(result);
-    EXPECT_EQ(whole, losses_of(result_of(exact + "--device cpu --steps 6")));
-    const std::vector<double> rest(whole.begin() + 3, whole.end());
-    for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
-      const std::string saved = std::string("divided-by-") + first + (divides_rows ? "-rows" : "");
-      result_of(exact + "--device " + first + " --steps 3 --save-checkpoint " + saved);
-      EXPECT_EQ(losses_of(result_of(exact + "--device " + second + " --steps 6 --load-checkpoint " +
-                                    saved + " --verify")),
-                rest);
-    }
-  }
+  for (const bool divides_rows : {false, true})
+    expect_to_go_on(divides_rows ? "rows" : "layers", {{"layers", 4}},
+                    {{"mp_degree", 2}, {"use_sequence_parallel", divides_rows}});
   const CommandResult evaluated =
-      run("divided.plan --device cuda --mode evaluate --load-checkpoint divided-by-cuda");
+      run("rows.plan --device cuda --mode evaluate --load-checkpoint rows-by-cuda");
   EXPECT_EQ(evaluated.status, 2) << evaluated.err;
   EXPECT_NE(evaluated.err.find("layers that ranks divide"), std::string::npos) << evaluated.err;
 }
@@ -240,6 +240,31 @@ TEST_F(GpuCommands, DoctorSaysThatKernelsCanBeRecorded) {
   const CommandResult doctor = shell("./pipewright doctor", folder_);
   ASSERT_EQ(doctor.status, 0) << doctor.err;
   EXPECT_NE(doctor.out.find("--trace-kernels"), std::string::npos) << doctor.out;
+}
+
+/// Keys gathered, and round the ring. Evaluations have the CPU's numbers.
+TEST_F(GpuCommands, DividedSequencesTrainAndGoOnOnTheOtherDevice) {
+  for (const char* type : {"all_gather", "p2p"}) {
+    const std::string name = std::string("sequences-") + type;
+    expect_to_go_on(name, {{"layers", 4}}, {{"cp_degree", 2}, {"cp_comm_type", type}});
+    const std::string forward = name + ".plan -q" + std::string(kNumerics) +
+                                "--mode evaluate --load-checkpoint " + name + "-by-cuda --device ";
+    EXPECT_EQ(result_of(forward + "cuda").at("evaluation"),
+              result_of(forward + "cpu").at("evaluation"));
+  }
+}
+
+/// All rows go to all experts, so that what is held is what is predicted.
+TEST_F(GpuCommands, DividedExpertsTrainAndGoOnOnTheOtherDevice) {
+  const json experts = {
+      {"style", "llama"}, {"layers", 4}, {"experts", 4}, {"top_k", 4}, {"balance_loss", 0.01}};
+  expect_to_go_on("experts", experts, {{"dp_degree", 2}, {"ep_degree", 2}});
+  expect_to_go_on("shards", experts, {{"sharding_degree", 2}, {"ep_degree", 2}});
+  expect_to_go_on("folded", experts,
+                  {{"mp_degree", 2},
+                   {"ep_degree", 2},
+                   {"expert_tensor_parallel_size", 1},
+                   {"use_sequence_parallel", true}});
 }
 
 /// Copies for other replicas lie on the host.

@@ -80,8 +80,9 @@ TEST_F(CudaDividedKernels, APartOfATokenTableLooksUpItsOwn) {
       std::int32_t* const links = up(std::vector<std::int32_t>(2 * product(rows, 1), -7));
       exec::look_up_backward_weight({rows, sequence, width}, own, ids.data(), dy.data(),
                                     dtokens.data(), has_positions ? dpositions.data() : nullptr);
-      done(kernels().look_up_backward_weight(stream(), rows, sequence, width, own.first, own.count,
-                                             dev_ids, up(dy), links, to,
+      const pipewright_cuda_places in_samples = places_of_whole(sequence);
+      done(kernels().look_up_backward_weight(stream(), rows, width, &in_samples, own.first,
+                                             own.count, dev_ids, up(dy), links, to,
                                              has_positions ? places : nullptr));
       expect_same_bits(down(to, dtokens.size()), dtokens, "tokens");
       expect_same_bits(down(places, dpositions.size()), dpositions, "positions");
@@ -93,11 +94,12 @@ TEST_F(CudaDividedKernels, APartOfATokenTableLooksUpItsOwn) {
     const Floats tokens = random_floats(product(vocabulary, width), 7);
     float *const dev_y = up(y), *const dev_whole = up(whole);
     exec::add_positions(shape, positions.data(), y.data());
-    done(kernels().add_positions(stream(), rows, first_row, sequence, width, up(positions), dev_y));
+    const pipewright_cuda_places places = places_of_whole(sequence, first_row);
+    done(kernels().add_positions(stream(), rows, width, &places, up(positions), dev_y));
     expect_same_bits(down(dev_y, n), y, "positions");
     exec::embedding_forward(shape, ids.data(), tokens.data(), positions.data(), whole.data());
-    done(kernels().embedding_forward(stream(), rows, first_row, sequence, width, dev_ids,
-                                     up(tokens), up(positions), dev_whole));
+    done(kernels().embedding_forward(stream(), rows, width, &places, dev_ids, up(tokens),
+                                     up(positions), dev_whole));
     expect_same_bits(down(dev_whole, n), whole, "embedding of some rows");
   }
 }

@@ -274,18 +274,6 @@ TEST_F(CudaImages, RunningStatisticsMoveAsOnACpu) {
   }
 }
 
-TEST_F(CudaImages, PartsOfRowsAreCopied) {
-  const Floats from = random_floats(12, 1);
-  float* const to = up(Floats(15, 0.5F));
-  done(exact().copy_columns(stream(), 3, 2, up(from), 4, to + 1, 5));
-  Floats expected(15, 0.5F);
-  for (std::size_t row = 0; row < 3; ++row) {
-    for (std::size_t column = 0; column < 2; ++column)
-      expected[row * 5 + 1 + column] = from[row * 4 + column];
-  }
-  expect_same_bits(down(to, 15), expected, "rows");
-}
-
 /// The same numbers give the same floats, rounded once where they are kept.
 TEST_F(CudaImages, InBfloat16TheyAreTheFastTablesFloats) {
   const PoolShape pool = kPools[1];

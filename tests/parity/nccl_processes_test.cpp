@@ -121,14 +121,16 @@ TEST(NcclProcesses, ReplicasInFloatsAddTheirGradientsByNccl) {
 }
 
 /// In exact numerics chains go from process to process by the wire; NCCL sums floats.
-TEST(NcclProcesses, DivideLayersWithTheSerialRunsBits) {
-  const Model model = divisible_llama();
-  const Layout layout{.tensor = 2};
-  const Program program =
-      divided(planner::make_order("gpipe", {1, 2, 1, {}}), model, layout, "megatron-batched");
-  const DividedSetting setting(program, model, exec::Numerics::Exact, layout);
-  expect_one_run(program, setting);
-  const auto results = run_everywhere(program, setting, HostOrder::Lazy, Precision::Float32);
+void expect_divided(const Model& model, const Layout& layout) {
+  const auto program_in = [&](exec::Numerics numerics) {
+    return divided(planner::make_order("gpipe", {1, 2, 1, {}}), model, layout, "megatron-batched",
+                   numerics);
+  };
+  const Program exact = program_in(exec::Numerics::Exact);
+  expect_one_run(exact, DividedSetting(exact, model, exec::Numerics::Exact, layout));
+  const Program fast = program_in(exec::Numerics::Fast);
+  const DividedSetting setting(fast, model, exec::Numerics::Fast, layout);
+  const auto results = run_everywhere(fast, setting, HostOrder::Lazy, Precision::Float32);
   for (const CudaResult& result : results) {
     ASSERT_TRUE(result.finished());
     EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;
@@ -182,6 +184,21 @@ TEST(NcclProcesses, WhatTheirGpusDidComesTogether) {
       EXPECT_LT(one.end_ns, result.timeline.makespan_ns);
     }
   }
+}
+
+TEST(NcclProcesses, DivideLayersWithTheSerialRunsBits) {
+  expect_divided(divisible_llama(), {.tensor = 2});
+}
+
+TEST(NcclProcesses, DivideSequencesWithTheSerialRunsBits) {
+  const Model model = with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}});
+  for (const bool ring : {false, true})
+    expect_divided(model, {.tensor = 1, .context = 2, .ring = ring});
+}
+
+/// Rows go the same ways, counts ahead of them.
+TEST(NcclProcesses, DivideExpertsWithTheSerialRunsBits) {
+  expect_divided(divisible_mixtral({{"ffn", 12}}), {.tensor = 1, .experts = 2});
 }
 
 TEST(NcclProcesses, OneThatHasNoGpuSaysSo) {

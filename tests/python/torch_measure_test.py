@@ -152,6 +152,26 @@ class Measure(unittest.TestCase):
         self.assertGreater(profile["sizes"][0]["layers"][0]["opt_ns"], 0)  # gradients are divided once
         self.assertEqual(len(profile["sizes"][0]["layers"]), 7)
 
+    def test_samples_of_other_lengths_tell_a_job_what_its_samples_take(self):
+        captured = pipewright.torch.capture(Gpt(blocks=3), gpt_batch(2)[0], name="gpt")
+        batches = [gpt_batch(2), gpt_batch(4), gpt_batch(2, LENGTH // 3), gpt_batch(4, LENGTH // 2)]
+        profile = pipewright.torch.measure(captured, batches, loss_fn, repeats=2)
+        self.assertEqual([size["micro_batch_size"] for size in profile["sizes"]], [2, 4])
+        self.assertEqual(profile["length"], LENGTH)
+        found = [(one["length"], [size["micro_batch_size"] for size in one["sizes"]]) for one in profile["lengths"]]
+        self.assertEqual(found, [(LENGTH // 3, [2]), (LENGTH // 2, [4])])
+
+        def tuned(lengths):
+            job = {**job_of(captured, "1f1b"), "sample_lengths": lengths}
+            return pipewright.tune(job, profile=profile, top=1, threads=1).plan
+
+        half = LENGTH // 2
+        self.assertTrue(tuned([LENGTH, LENGTH, half, half, half, half, LENGTH, LENGTH]).fields["costs"]["actions"])
+        self.assertNotIn("actions", tuned([LENGTH] * 8).fields["costs"])
+        with self.assertRaisesRegex(pipewright.InputError, f"{LENGTH // 3} to {LENGTH}, found {LENGTH + 1}") as refused:
+            tuned([LENGTH] * 7 + [LENGTH + 1])
+        self.assertEqual(refused.exception.pointer, "/sample_lengths/7")
+
     def test_measure_starts_processes_of_its_own(self):
         model = nn.Sequential(nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 256))
         profile = pipewright.torch.measure(model, [wide_batch(8)], mse, repeats=2, processes=2)
@@ -171,6 +191,7 @@ class Measure(unittest.TestCase):
         refuse("no loss", model, [wide_batch(2)], None)
         refuse("no batch", model, [], mse)
         refuse("no pair", model, [torch.randn(2, 256)], mse)
+        refuse("length", model, [wide_batch(2), (torch.randn(4, 128), torch.randn(4, 128))], mse)
         refuse("repeats", model, [wide_batch(2)], mse, repeats=0)
         refuse("processes", model, [wide_batch(2)], mse, processes=0)
         refuse("device", nn.Sequential(nn.Linear(4, 4, device="meta")), [wide_batch(2)], mse)
@@ -179,6 +200,7 @@ class Measure(unittest.TestCase):
             "no loss": "give loss_fn",
             "no batch": "there are none",
             "no pair": "0 is no pair of inputs and targets",
+            "length": "one has 4 samples of length 128, and none 4",
             "repeats": "expected 1 to",
             "processes": "expected 1 or more",
             "device": "the model is on meta",

@@ -21,9 +21,9 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
-def gpt_batch(samples):
+def gpt_batch(samples, length=LENGTH):
     torch.manual_seed(samples)
-    return torch.randint(WORDS, (samples, LENGTH)), torch.randint(WORDS, (samples, LENGTH))
+    return torch.randint(WORDS, (samples, length)), torch.randint(WORDS, (samples, length))
 
 
 class Basic(nn.Module):

@@ -1,5 +1,6 @@
 #include "tests/support/counting_cuda.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <typeinfo>
@@ -12,7 +13,8 @@ namespace pipewright::tests {
 namespace {
 
 std::mutex mutex;
-std::vector<Launch> launches;  // guarded by the mutex
+std::vector<Launch> launches;       // guarded by the mutex
+std::vector<std::int32_t> brought;  // the same
 
 int note(Launch launch) {
   const std::scoped_lock lock(mutex);
@@ -55,6 +57,15 @@ struct Launcher {
   static int delay(void*, std::int64_t) { return 0; }
 };
 
+int copy(void*, void* to, const void*, std::size_t n) {
+  {
+    const std::scoped_lock lock(mutex);
+    if (n == brought.size() * sizeof brought.front())
+      std::copy(brought.begin(), brought.end(), static_cast<std::int32_t*>(to));
+  }
+  return note({Launch::Kind::Copy, "", 0, n});
+}
+
 int gpu(int, pipewright_cuda_gpu* facts) {
   *facts = {"counts", 132, 9, 0, std::int64_t{1} << 40, 8, 8};
   return 0;
@@ -77,9 +88,7 @@ pipewright_cuda table() {
   t.reach = [](int) { return 0; };
   t.allocate = t.allocate_pinned = std::malloc;
   t.release = t.release_pinned = std::free;
-  t.copy = [](void*, void*, const void*, std::size_t n) {
-    return note({Launch::Kind::Copy, "", 0, n});
-  };
+  t.copy = copy;
   t.clear = [](void*, void*, std::size_t n) { return note({Launch::Kind::Clear, "", 0, n}); };
   t.stream = [](void*) -> void* { return &something; };
   t.release_stream = [](void*) {};
@@ -115,6 +124,11 @@ pipewright_cuda table() {
 const pipewright_cuda& counting_cuda() {
   static const pipewright_cuda one = table();
   return one;
+}
+
+void copies_bring(std::vector<std::int32_t> words) {
+  const std::scoped_lock lock(mutex);
+  brought = std::move(words);
 }
 
 std::vector<Launch> take_launches() {

@@ -1,9 +1,10 @@
 // The table of exec/devices/cuda/module_api.h that does nothing but count what it is asked for, so
-// that models of any size can be asked what a GPU would be given for them. Memory is never touched.
-// Any thread may call.
+// that models of any size can be asked what a GPU would be given for them. Memory is never touched,
+// but for what copies_bring() says. Any thread may call.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Launch {
 
 /// One GPU of 132 SMs.
 const pipewright_cuda& counting_cuda();
+/// Copies of as many bytes bring these words: what a host waits for, to say what comes next.
+void copies_bring(std::vector<std::int32_t> words);
 /// All since the last call.
 std::vector<Launch> take_launches();
 

@@ -226,6 +226,7 @@ TEST_F(CudaKernels, TheLossesHaveTheCpusBits) {
 
 TEST_F(CudaKernels, AnEmbeddingHasTheCpusBitsWhateverTokensRepeat) {
   const int sequence = 5, width = 19;
+  const pipewright_cuda_places places = places_of_whole(sequence);
   for (const int vocabulary : {1, 3, 400}) {
     const int rows = 40;
     const auto ids = random_ids(rows, vocabulary, 10);
@@ -242,12 +243,12 @@ TEST_F(CudaKernels, AnEmbeddingHasTheCpusBitsWhateverTokensRepeat) {
                    *const dev_dpositions = up(dpositions);
       exec::embedding_forward(shape, ids.data(), tokens.data(),
                               has_positions ? positions.data() : nullptr, y.data());
-      done(kernels().embedding_forward(stream(), rows, 0, sequence, width, dev_ids, up(tokens),
+      done(kernels().embedding_forward(stream(), rows, width, &places, dev_ids, up(tokens),
                                        has_positions ? up(positions) : nullptr, dev_y));
       expect_same_bits(down(dev_y, n), y, "embedding F");
       exec::embedding_backward_weight(shape, ids.data(), dy.data(), dtokens.data(),
                                       has_positions ? dpositions.data() : nullptr);
-      done(kernels().embedding_backward_weight(stream(), rows, sequence, width, dev_ids, up(dy),
+      done(kernels().embedding_backward_weight(stream(), rows, width, &places, dev_ids, up(dy),
                                                links, dev_dtokens,
                                                has_positions ? dev_dpositions : nullptr));
       expect_same_bits(down(dev_dtokens, t), dtokens, "embedding W, tokens");
@@ -372,7 +373,8 @@ TEST_F(CudaKernels, CausalSoftmaxHasTheBitsOfTheCpusAttention) {
   scores.c_outer_step = of_square * s.heads;
   scores.c_inner_step = of_square;
   done(kernels().canonical_gemm(stream(), &scores));
-  done(kernels().causal_softmax_forward(stream(), squares, t, dev_p));
+  const pipewright_cuda_causal of = squares_of(squares, t);
+  done(kernels().causal_softmax_forward(stream(), &of, dev_p));
   expect_same_bits(down(dev_p, probabilities.size()), probabilities, "attention F");
   pipewright_cuda_gemm out{t,  d,  t,           s.samples, s.heads, 1.0F, 0.0F,
                            {}, {}, dev_context, s.width,   0,       0};

@@ -33,6 +33,15 @@ inline void expect_same_bits(const Floats& found, const Floats& expected, const 
   }
 }
 
+/// Of whole sequences, and of their squares of scores.
+inline pipewright_cuda_places places_of_whole(int sequence, int first_row = 0) {
+  return {first_row, sequence, {0, sequence / 2}};
+}
+inline pipewright_cuda_causal squares_of(int squares, int sequence) {
+  const std::int64_t step = std::int64_t{sequence} * sequence;
+  return {squares, sequence, 0, sequence, step, step};
+}
+
 class CudaKernels : public testing::Test {
  protected:
   void SetUp() override {

@@ -155,6 +155,17 @@ TEST_F(CudaTrains, AnImageModelStaysWithinRoundingInOtherPrecisions) {
   }
 }
 
+TEST_F(CudaTrains, MixturesOfExpertsHaveTheSerialRunsBits) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "chimera"}) {
+    SCOPED_TRACE(schedule);
+    const Program program = program_of({schedule, 2, 4, 1, "torch"});
+    for (const Model& model : {small_mixtral(), small_deepseek()}) {
+      const Setting setting(program, model);
+      expect_serial_bits_everywhere(program, exact(setting));
+    }
+  }
+}
+
 /// Statistics are summed as weights are, and neither count for the norm nor are clipped.
 TEST_F(CudaTrains, ReplicasOfAnImageModelAreClippedToTheSerialRunsBits) {
   const Order order = planner::replicate(planner::make_order("1f1b", {2, 4, 1, {}}), 2);
@@ -240,7 +251,7 @@ TEST_F(CudaTrains, TheOtherPrecisionsStayWithinTheirRounding) {
   } cases[] = {{Precision::Float32, 2e-6}, {Precision::Tf32, 4e-3}, {Precision::Bfloat16, 3e-2}};
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   for (const auto& one : cases) {
-    for (const Model& model : {small_transformer(), small_llama()}) {
+    for (const Model& model : {small_transformer(), small_llama(), small_mixtral()}) {
       const Setting setting(program, model);
       CudaTraining how = exact(setting);
       how.precision = one.precision;
@@ -399,6 +410,35 @@ TEST_F(CudaTrains, RanksHoldWhatThePlanSaysInEitherPrecision) {
                 << cuda.name << " rank " << rank << " hidden " << hidden;
           }
         }
+      }
+    }
+  }
+}
+
+/// Wide enough for its experts' rows to decide.
+Model wide_mixture() {
+  Model model = wide_transformer(32, TransformerStyle::Llama);
+  TransformerShape shape{
+      .hidden = 32, .layers = 3, .heads = 2, .ffn = 64, .vocabulary = 256, .sequence = 16};
+  shape.style = TransformerStyle::Llama;
+  shape.kv_heads = 1;
+  shape.choice = {.experts = 4, .top_k = 2, .balance_loss = 0.01};
+  model.layers = expand(shape);
+  return model;
+}
+
+TEST_F(CudaTrains, RanksWithExpertsHoldWhatThePlanSaysInEitherPrecision) {
+  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+  Setting setting(program, wide_mixture());
+  for (const NamedCuda& cuda : cudas_) {
+    for (const Precision precision : {Precision::Float32, Precision::Bfloat16}) {
+      setting.model.bytes_per_element = static_cast<int>(exec::cuda::number_bytes(precision));
+      const auto found = held(cuda, program, setting, precision);
+      for (const std::size_t rank : {0U, 1U}) {
+        EXPECT_NEAR(static_cast<double>(planned_peak(setting, program, rank)) /
+                        static_cast<double>(found[rank].peak_activations + found[rank].weights),
+                    1, 0.05)
+            << cuda.name << " rank " << rank;
       }
     }
   }

@@ -38,11 +38,24 @@ struct HostLanes {
   }
   template <class Combine, class Term, class... Arrays>
   float reduce(int n, float start, Combine combine, Term term, const Arrays*... arrays) const {
+    return together(combine, [&](int lane) {
+      return lane_part<lanes, packed>(lane, n, start, combine, term, arrays...);
+    });
+  }
+  template <class Combine, class Term>
+  float reduce_places(int n, float start, Combine combine, Term term) const {
+    return together(combine, [&](int lane) {
+      return exec::cuda::lane_places<lanes>(lane, n, start, combine, term);
+    });
+  }
+  template <class F>
+  void each_place(int n, F f) const {
+    for (int j = 0; j < n; ++j) f(j);
+  }
+  template <class Combine, class PartOfLane>
+  static float together(Combine combine, PartOfLane part_of) {
     std::array<float, lanes> parts{};
-    for (int lane = 0; lane < lanes; ++lane) {
-      parts[static_cast<unsigned>(lane)] =
-          lane_part<lanes, packed>(lane, n, start, combine, term, arrays...);
-    }
+    for (int lane = 0; lane < lanes; ++lane) parts[static_cast<unsigned>(lane)] = part_of(lane);
     std::array<float, lanes / warp> of_warps{};
     for (unsigned w = 0; w < of_warps.size(); ++w)
       of_warps[w] = in_halves(&parts[w * warp], warp, combine);

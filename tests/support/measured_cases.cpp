@@ -217,7 +217,8 @@ std::string job_of(const MeasuredCase& row) {
     if (text.str().find(name) == std::string::npos) text << ' ' << name;
   }
   text << ", batch " << setup.data * setup.micro_batch_size * setup.micro_batches;
-  if (row.framework.product_bytes < 2) text << ", fp8";
+  if (row.framework.product_bytes < 2)
+    text << ", " << product_format(row.framework.product_bytes)->name;
   if (row.framework.gradient_bytes > 2) text << ", sums of 32 bits";
   return text.str();
 }

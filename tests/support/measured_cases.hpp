@@ -66,6 +66,8 @@ std::vector<MeasuredTable> measured_tables(const std::filesystem::path& folder);
 
 /// Those of golden/measured2.
 std::vector<MeasuredTable> second_collection(const std::filesystem::path& folder);
+/// Files of the same folder none of whose rows can be asked for; their tables say why.
+std::vector<MeasuredTable> files_without_cases(const std::filesystem::path& folder);
 
 /// Mean of |predicted - measured| / measured over rows that were fitted, or that were not; and of
 /// all. In percent.

@@ -48,8 +48,6 @@ bool agrees(const Document& row, const ParallelSetup& setup) {
          setup.data * setup.micro_batch_size * setup.micro_batches == row.at("gbs").get<int>();
 }
 
-constexpr const char* kFewBits = "numbers of 4 bits, or of 8 in blocks with scales";
-
 /// Counts a row that the estimate cannot be asked for.
 std::nullopt_t without(MeasuredTable& table, const char* reason) {
   ++table.left_out[reason];
@@ -66,7 +64,9 @@ void add(MeasuredTable& table, MeasuredCase row, const Document& of) {
   } else {
     row.name = row.model.name + " l" + std::to_string(row.model.blocks) + " on " +
                std::to_string(setup.devices()) + " " + degrees_text(setup) +
-               (row.framework.product_bytes < 2 ? " fp8" : "");
+               (row.framework.product_bytes < 2
+                    ? " " + std::string(product_format(row.framework.product_bytes)->name)
+                    : "");
     table.cases.push_back(std::move(row));
   }
 }
@@ -112,21 +112,21 @@ std::optional<Architecture> recipe_model(const std::string& name) {
     model.experts = {.count = 8, .chosen = 2, .ffn = 32768};
     return model;
   }
-  if (name.starts_with("Qwen3 MoE 30B") || name.starts_with("Qwen3_30B")) {
-    Architecture model = gpt_like(name, 2048, 48, 32, 4, 6144, 151936);
-    model.head = 128;
-    model.gated = true;
-    model.experts = {.count = 128, .chosen = 8, .ffn = 768};
-    return model;
-  }
-  if (name.starts_with("GPT OSS 120B") || name.starts_with("GPT-OSS 120B")) {
-    Architecture model = gpt_like(name, 2880, 36, 64, 8, 2880, 201088);
-    model.head = 64;
-    model.gated = model.biases = true;
-    model.experts = {.count = 128, .chosen = 4, .ffn = 2880};
-    return model;
-  }
+  if (name.starts_with("Qwen3 MoE 30B") || name.starts_with("Qwen3_30B"))
+    return architecture_preset("qwen3-30b-a3b");
+  if (name.starts_with("Qwen3_235B")) return architecture_preset("qwen3-235b-a22b");
+  if (name.starts_with("Kimi_K2")) return architecture_preset("kimi-k2");
+  if (name.starts_with("GPT OSS 120B") || name.starts_with("GPT-OSS 120B"))
+    return architecture_preset("gpt-oss-120b");
   return std::nullopt;
+}
+
+/// The product format of a page's "precision": "FP8-CS" scales tensors as they are, "FP8-MX" and
+/// "MXFP8" are one.
+std::string_view products_of(const std::string& precision) {
+  if (precision == "FP8-MX" || precision == "MXFP8") return "mxfp8";
+  if (precision == "NVFP4") return "nvfp4";
+  return precision.starts_with("FP8") ? "fp8" : "";
 }
 
 /// One of NVIDIA's rows on Megatron core or PyTorch's own parallelism; nothing, with the reason
@@ -134,15 +134,13 @@ std::optional<Architecture> recipe_model(const std::string& name) {
 std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& row,
                                         const std::string& device, const char* seconds) {
   const std::string precision = text_of(row, "precision");
-  if (precision == "FP8-MX" || precision == "MXFP8" || precision == "NVFP4")
-    return without(table, kFewBits);
   if (number_or(row, "gbs", 0) == 0 || number_or(row, "mbs", 0) == 0)
     return without(table, "no batch or micro-batch");
   if (row.value("superseded", false)) return without(table, "superseded on its page");
   if (!row.value("note", "").empty()) return without(table, "the row does not agree with itself");
   const std::string name = row.at("model");
   const std::string task = text_of(row, "task");
-  if (name.find("finetune") != std::string::npos || (!task.empty() && task != "pretrain"))
+  if (name.find("finetune") != std::string::npos || task == "lora" || task == "peft")
     return without(table, "trains a part of its weights");
   auto model = recipe_model(name);
   if (!model) return without(table, "a model or framework that the estimate does not know");
@@ -150,7 +148,7 @@ std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& ro
   result.model = *model;
   result.model.sequence = row.at("seq");
   result.model.blocks = number_or(row, "layers", result.model.blocks);
-  result.framework = with_products(nemo(), precision.starts_with("FP8") ? "fp8" : "");
+  result.framework = with_products(nemo(), products_of(precision));
   result.machine = planner::nvlink_machine(device, 400e9);  // eight ports of 400 Gb/s
   if (device.starts_with("GB")) {  // 64 of the 72 devices of a rack, each with its port
     result.machine.devices_per_node = 64;
@@ -276,18 +274,63 @@ std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
   return recipe_case(table, r, text_of(r, "device"), "step_s");
 }
 
+/// Mixtures in MXFP8 of which a step is one CUDA graph since the container 26.06, one kernel
+/// multiplies for all experts, and messages among them are hidden beside another micro-batch
+/// (src/megatron/bridge/perf_recipes: _enable_hybridep_full_iteration_mxfp8 and those of DeepSeek's
+/// and GPT-OSS's recipes; not Kimi K2's, nor those of B300 but for the smallest model).
+bool is_one_graph(const Document& r, const Architecture& model, const std::string& device) {
+  return text_of(r, "container") >= "26.06" && products_of(text_of(r, "precision")) == "mxfp8" &&
+         model.experts.count > 0 && model.name != "kimi-k2" &&
+         (device.starts_with("GB") || model.name == "qwen3-30b-a3b");
+}
+
+/// The flex dispatcher with HybridEP, in the recipes since the container 26.02
+/// (scripts/performance/configs, later perf_recipes): for Qwen3 235B on B200 and B300 since 26.06,
+/// for GPT-OSS on B300 and where a step is one graph.
+bool sends_tokens_once(const Document& r, const Architecture& model, const std::string& device) {
+  const std::string container = text_of(r, "container");
+  if (container < "26.02" || model.experts.count == 0) return false;
+  if (model.name == "qwen3-235b-a22b") return device.starts_with("GB") || container >= "26.06";
+  if (model.name == "gpt-oss-120b") return device == "B300" || is_one_graph(r, model, device);
+  return true;
+}
+
+/// The recipes' cuda_graph_scope [attn, moe_router, moe_preprocess], of those files.
+bool graphs_routing(const Document& r, const MeasuredCase& row, const std::string& device) {
+  const std::string container = text_of(r, "container"), &model = row.model.name;
+  if (container < "25.11") return false;
+  if (device == "GB200") return model == "qwen3-235b-a22b" || model == "deepseek-v3";
+  if (device == "GB300")
+    return model == "qwen3-235b-a22b" ? container >= "26.02"
+                                      : model == "deepseek-v3" && row.framework.product_bytes == 2;
+  if (device != "B300") return false;
+  return model == "deepseek-v3" ? container >= "26.04"
+                                : model == "gpt-oss-120b" && container >= "26.06";
+}
+
 /// What the recipes beside the page say of a model and a system, as far as it is the same in all
-/// versions (NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs).
-void set_recipe(FrameworkTraits& framework, const std::string& model, const std::string& device) {
-  if (model.starts_with("GPT OSS")) {
+/// versions (NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs, later perf_recipes).
+void set_recipe(const Document& r, MeasuredCase& row, const std::string& device) {
+  FrameworkTraits& framework = row.framework;
+  const std::string& model = row.model.name;
+  if (model == "gpt-oss-120b") {
     framework.recomputes_norms = framework.recomputes_activations = !device.ends_with("B300");
   } else if (model == "deepseek-v3") {
-    framework.recomputes_projections = device == "GB200";
-    framework.recomputes_activations = device == "GB300";
+    const bool is_wide = framework.product_bytes == 2;
+    framework.recomputes_activations = device == "GB300" && is_wide;
+    framework.recomputes_projections =
+        device != "GB300" || !(is_wide || is_one_graph(r, row.model, device));
     framework.state_bytes = 6;  // moments of 16 bits
+  } else if (model == "kimi-k2") {
+    framework.recomputes_projections = true;
   } else if (model == "llama3-70b" && device.starts_with("GB")) {
     framework.offloaded_blocks = device == "GB200" ? 40 : 20;  // of its FSDP in 8 bits
   }
+  if (row.model.experts.count > 0) row.setup.expert_tensor_degree = 1;
+  framework.graphs_routing = graphs_routing(r, row, device);
+  framework.sends_tokens_once = sends_tokens_once(r, row.model, device);
+  if (!is_one_graph(r, row.model, device)) return;
+  framework.graphs_steps = framework.groups_experts = framework.hides_expert_messages = true;
 }
 
 std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r) {
@@ -299,7 +342,7 @@ std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r)
   auto row = recipe_case(table, r, device, "step_s_derived");
   if (!row) return row;
   if (sharded > 1) row->setup.zero = 3;
-  set_recipe(row->framework, row->model.name, device);
+  set_recipe(r, *row, device);
   return row;
 }
 
@@ -318,8 +361,21 @@ std::optional<MeasuredCase> automodel_case(MeasuredTable& table, const Document&
   auto row = recipe_case(table, r, "H100", "step_s");
   if (!row) return row;
   row->setup.zero = 3;
+  row->framework.sends_tokens_once = text_of(r, "kernels").find("DeepEP") != std::string::npos;
+  // Its file has activation_checkpointing: true (NVIDIA-NeMo/Automodel,
+  // examples/benchmark/configs/qwen3_moe_30b_te_deepep.yaml).
+  if (row->model.name == "qwen3-30b-a3b") row->setup.recompute.of_all = LayerRecompute::Whole;
   if (row->model.experts.count > 0 && r.at("ep").is_null()) row->candidates = with_experts_of(*row);
   return row;
+}
+
+/// Why no case can be made of a row of AMD's page.
+const char* why_not_of_amd(const Document& row) {
+  const std::string table = text_of(row, "table");
+  if (table.starts_with("simulated")) return "another tool's prediction";
+  if (table.starts_with("figure")) return "no device";
+  if (number_or(row, "gbs", 0) == 0) return "no batch or micro-batch";
+  return "a model or framework that the estimate does not know";
 }
 
 }  // namespace
@@ -340,10 +396,28 @@ std::vector<MeasuredTable> second_collection(const std::filesystem::path& folder
                "Llama 3.1, GPT-3, Nemotron, Grok-1 and DeepSeek-V3 on 16 to 2,304 H100, NeMo",
                dgxc_case),
       table_of(folder, "NVIDIA's recipes, Megatron-Bridge", "nvidia_megatron_bridge.json",
-               "GPT-OSS on 64 H100 and B200; the other rows have smaller numbers or newer devices",
+               "Llama 3, Qwen3, GPT-OSS, DeepSeek-V3 and Kimi K2 on 8 to 1,024 H100, B200, B300, "
+               "GB200 and "
+               "GB300; 16 and 8 bits, MXFP8, NVFP4",
                bridge_case),
       table_of(folder, "NVIDIA's Automodel", "nvidia_automodel_h100.json",
                "mixtures of experts on 8 to 256 H100, FSDP2 of PyTorch", automodel_case)};
+}
+
+std::vector<MeasuredTable> files_without_cases(const std::filesystem::path& folder) {
+  return {
+      table_of(folder, "LiBai and Megatron-LM", "libai_megatron.json", "",
+               [](MeasuredTable& table, const Document& /*row*/) -> std::optional<MeasuredCase> {
+                 return without(table, "no device");
+               }),
+      table_of(folder, "NVIDIA's long sequences", "nvidia_long_sequence.json", "",
+               [](MeasuredTable& table, const Document& /*row*/) -> std::optional<MeasuredCase> {
+                 return without(table, "no batch or micro-batch");
+               }),
+      table_of(folder, "AMD's Primus", "amd_primus.json", "",
+               [](MeasuredTable& table, const Document& row) -> std::optional<MeasuredCase> {
+                 return without(table, why_not_of_amd(row));
+               })};
 }
 
 }  // namespace pipewright::test

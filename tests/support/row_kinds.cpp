@@ -15,10 +15,14 @@ bool has_device(const MeasuredCase& row, std::string_view begins) {
 
 bool is_mixture(const MeasuredCase& row) { return row.model.experts.count > 0; }
 bool is_shared_out(const MeasuredCase& row) { return row.setup.zero >= 2; }
-bool has_8_bits(const MeasuredCase& row) { return row.framework.product_bytes < 2; }
+bool has_4_bits(const MeasuredCase& row) { return row.framework.product_bytes < 1; }
+bool has_8_bits(const MeasuredCase& row) {
+  return row.framework.product_bytes < 2 && !has_4_bits(row);
+}
 bool is_old(const MeasuredCase& row) { return has_device(row, "V100") || has_device(row, "T4"); }
 bool is_dense(const MeasuredCase& row) {
-  return !is_mixture(row) && !is_shared_out(row) && !has_8_bits(row) && !is_old(row);
+  return !is_mixture(row) && !is_shared_out(row) && row.framework.product_bytes == 2 &&
+         !is_old(row);
 }
 
 bool is_dense_on_a100(const MeasuredCase& row) { return is_dense(row) && has_device(row, "A100"); }
@@ -36,6 +40,7 @@ std::vector<RowKind> row_kinds() {
           {"mixtures of experts", 12, 0, is_mixture},
           {"ZeRO 2 and 3, FSDP", 12, 0, is_shared_out},
           {"products of 8 bits", 12, 0, has_8_bits},
+          {"products of 4 bits", 0, 0, has_4_bits},
           {"V100 and T4", 15, 0, is_old}};
 }
 

@@ -336,7 +336,7 @@ Command estimate_command() {
        .name = "--matmul-dtype",
        .argument = "TYPE",
        .help = "of products with weights (bf16)",
-       .choices = {"bf16", "fp8"},
+       .choices = {"bf16", "fp8", "mxfp8", "nvfp4"},
        .checked = true},
       {.group = "Job",
        .name = "--grad-accum-dtype",

@@ -105,7 +105,7 @@ int make_plan(const Arguments& arguments, Session& session) {
   if (names_policy(arguments))
     job.strategy.policy = policy_from(arguments, job.strategy.policy.value_or(CommPolicy{}));
   const auto profile = profile_for(job, arguments.text("--profile"));
-  const planner::Costing costing = planner::settle_costing(job, profile.has_value());
+  const planner::Costing costing = planner::settle_costing(job, profile ? &*profile : nullptr);
   const auto made = planner::plan_of_order(job, profile ? &*profile : nullptr, 0, order, setup);
   if (const auto* stuck = std::get_if<planner::StuckOrder>(&made))
     return say_stuck(*stuck, session);

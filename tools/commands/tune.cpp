@@ -264,7 +264,7 @@ int tune_job(const Arguments& arguments, Session& session, exec::mpi::Link* link
   for (const std::string& text : job.cluster.assumed)
     session.note("assumed of the cluster: " + text);
   const auto profile = profile_for(job, arguments.text("--profile"));
-  const planner::Costing costing = planner::settle_costing(job, profile.has_value());
+  const planner::Costing costing = planner::settle_costing(job, profile ? &*profile : nullptr);
   planner::SearchOptions options = options_of(arguments, job);
   if (arguments.has("--measure"))
     return tune_measured({job, profile, costing, options}, arguments, session);

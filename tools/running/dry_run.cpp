@@ -102,20 +102,17 @@ std::string communicators_text(const StepCalls& step, int width) {
   std::string text = "communicators, in the order in which they are made and connected:\n";
   for (std::size_t c = 0; c < step.plan.communicators.size(); ++c) {
     const Communicator& one = step.plan.communicators[c];
-    const auto& warm_ups = step.plan.warm_ups;
-    const auto warm_up = std::find_if(warm_ups.begin(), warm_ups.end(),
-                                      [&](const auto& w) { return w.communicator == c; });
     std::string line = std::to_string(c) + " " + exec::nccl::name_of(one) + ", at most " +
-                       std::to_string(one.most_ctas) + " CTAs, ";
-    if (warm_up == warm_ups.end()) {
-      line += "connected by its first call";
-    } else if (warm_up->edges.empty()) {
-      line += "connected by a sum of one element";
-    } else {
-      line += "connected by a group over " + std::to_string(warm_up->edges.size()) +
-              (warm_up->edges.size() == 1 ? " edge" : " edges");
+                       std::to_string(one.most_ctas) + " CTAs, connected by ";
+    std::string how;
+    for (const auto& warm_up : step.plan.warm_ups) {
+      if (warm_up.communicator != c) continue;
+      if (!how.empty()) how += " and ";
+      how += warm_up.edges.empty() ? "a sum of one element"
+                                   : "a group over " + std::to_string(warm_up.edges.size()) +
+                                         (warm_up.edges.size() == 1 ? " edge" : " edges");
     }
-    text += wrapped(line, width, 2);
+    text += wrapped(line + (how.empty() ? "its first call" : how), width, 2);
   }
   return text;
 }

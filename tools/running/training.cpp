@@ -58,10 +58,10 @@ void tell_number_bytes(const Plan& plan, const CudaRequest& request, Session& se
 }
 
 /// Where nobody has asked, a run that has a step to replay.
-bool as_graph(const CudaRequest& request, const Program& program, int steps) {
+bool as_graph(const CudaRequest& request, const Program& program, const Model& model, int steps) {
   if (request.graph != GraphUse::WhereAllowed) return request.graph == GraphUse::Always;
   return !request.over_nccl && steps > exec::cuda::kLeastCapturedSteps &&
-         exec::cuda::why_not_captured(program).empty();
+         exec::cuda::why_not_captured(program, model).empty();
 }
 
 /// Then attention holds more than planned.
@@ -89,7 +89,7 @@ exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& cost
                                         request.precision,
                                         request.hold_ns,
                                         {},
-                                        as_graph(request, program, options.steps),
+                                        as_graph(request, program, *training.model, options.steps),
                                         request.records_work};
   exec::cuda::require_trainable(program, on_gpu);  // reported without a GPU too
   if (request.over_nccl) require_transport("nccl");

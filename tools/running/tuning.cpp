@@ -147,7 +147,7 @@ TunedForRun tune_for_run(const std::string& path, Session& session) {
   planner::SearchOptions options;
   options.only_executable = true;
   const auto profile = profile_for(job, std::nullopt);
-  const planner::Costing costing = planner::settle_costing(job, profile.has_value());
+  const planner::Costing costing = planner::settle_costing(job, profile ? &*profile : nullptr);
   session.note("costs: " + costing.why);
   const auto result = search_with_progress(job, profile, options, session);
   if (!result.best) {

@@ -268,6 +268,23 @@ void HostOps::global_average_pool_backward_input(const ChannelShape& shape, cons
   exec::global_average_pool_backward_input(shape, dy, dx);
 }
 
+void HostOps::router_forward(const LinearShape& shape, const float* x, const float* w,
+                             const float* bias, float* logits) {
+  linear_forward(shape, x, w, logits);
+  if (bias != nullptr) bias_forward(shape.rows, shape.out, bias, logits);
+}
+
+void HostOps::router_backward_input(const LinearShape& shape, const float* dlogits, const float* w,
+                                    float* dx) {
+  linear_backward_input(shape, dlogits, w, dx);
+}
+
+void HostOps::router_backward_weight(const LinearShape& shape, const float* x, const float* dlogits,
+                                     float* dw, float* dbias) {
+  linear_backward_weight(shape, x, dlogits, dw);
+  if (dbias != nullptr) bias_backward_weight(shape.rows, shape.out, dlogits, dbias);
+}
+
 void HostOps::route(const RouterShape& shape, const float* logits, const float* bias,
                     float* weights, const Routes& routes) {
   const Buffer scratch = pool_.take(shape.scratch());
@@ -313,6 +330,10 @@ void HostOps::count_choices(const RouterShape& shape, const Routes& routes, floa
   exec::count_choices(shape, routes, counts);
 }
 
+void HostOps::balance(int experts, float rate, const float* counts, float* bias) {
+  exec::balance(experts, rate, counts, bias);
+}
+
 void HostOps::count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
                                       float* counts) {
   exec::count_choices_of_chunks(shape, routes, counts);
@@ -351,12 +372,8 @@ void HostOps::weigh_rows_backward(const RouterShape& shape, int width, const Rou
   exec::weigh_rows_backward(shape, width, routes, weights, dy, z, dz, dweights);
 }
 
-void HostOps::count_rows(const std::int32_t* begin, int, std::span<std::int32_t> counts) {
-  exec::count_rows(begin, counts);
-}
-
-void HostOps::set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) {
-  exec::set_begins(counts, begin);
+RunBegins HostOps::fetch_begins(const std::int32_t* begin, std::size_t runs, int) {
+  return std::make_shared<const std::vector<std::int32_t>>(begin, begin + runs + 1);
 }
 
 void HostOps::expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,

@@ -132,10 +132,17 @@ class HostOps final : public TensorOps,
                                const RingRows& rows, float* dqkv, float* dkeys) override;
 
   ExpertOps& experts() override { return *this; }
+  void router_forward(const LinearShape& shape, const float* x, const float* w, const float* bias,
+                      float* logits) override;
+  void router_backward_input(const LinearShape& shape, const float* dlogits, const float* w,
+                             float* dx) override;
+  void router_backward_weight(const LinearShape& shape, const float* x, const float* dlogits,
+                              float* dw, float* dbias) override;
   void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,
              const Routes& routes) override;
   void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) override;
   void count_choices(const RouterShape& shape, const Routes& routes, float* counts) override;
+  void balance(int experts, float rate, const float* counts, float* bias) override;
   void count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
                                float* counts) override;
   void sum_choices(const RouterShape& shape, const float* counts, const ChoiceSums& sums) override;
@@ -151,8 +158,7 @@ class HostOps final : public TensorOps,
   void weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
                            const float* weights, const float* dy, const float* z, float* dz,
                            float* dweights) override;
-  void count_rows(const std::int32_t* begin, int even, std::span<std::int32_t> counts) override;
-  void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) override;
+  RunBegins fetch_begins(const std::int32_t* begin, std::size_t runs, int even) override;
   void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
                              const float* x, const float* w, float* y) override;
   void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t* begin,

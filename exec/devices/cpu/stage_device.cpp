@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "exec/layers/parameters.hpp"
+#include "exec/training/stage_loss.hpp"
 
 namespace pipewright::exec::cpu {
 
@@ -103,6 +105,15 @@ void StageDevice::mse_forward(int micro_batch, const LossShape& shape, const flo
 void StageDevice::mse_backward_input(int micro_batch, const LossShape& shape, const float* y,
                                      float scale, float* dy) {
   exec::mse_backward_input(shape, y, at(micro_batch).batch.targets.data(), scale, dy);
+}
+
+void StageDevice::put_row_losses(int micro_batch, float* at) {
+  const std::vector<double>& losses = this->at(micro_batch).row_losses;
+  std::memcpy(at, losses.data(), losses.size() * sizeof(double));
+}
+
+void StageDevice::take_row_losses(int micro_batch, int samples, const float* all) {
+  at(micro_batch).loss_sum = sum_of_losses(shape_, samples, all);
 }
 
 double StageDevice::loss_sum(int micro_batch) const {

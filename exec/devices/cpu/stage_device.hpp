@@ -44,10 +44,8 @@ class StageDevice final : public exec::StageDevice {
   void mse_backward_input(int micro_batch, const LossShape& shape, const float* y, float scale,
                           float* dy) override;
   double loss_sum(int micro_batch) const override;
-  std::span<const double> row_losses(int micro_batch) const override {
-    return kept_.at(static_cast<std::size_t>(micro_batch)).row_losses;
-  }
-  void set_loss_sum(int micro_batch, double sum) override { at(micro_batch).loss_sum = sum; }
+  void put_row_losses(int micro_batch, float* at) override;
+  void take_row_losses(int micro_batch, int samples, const float* all) override;
   void note_outputs(int micro_batch, const LogitsPart& part, const float* outputs,
                     RunMode mode) override;
   ForwardOutcome take_outcome(int micro_batch) override {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/order/devices.hpp"
 #include "exec/layers/divided/divided_parts.hpp"
 #include "exec/training/expert_exchange.hpp"
 #include "exec/training/tensor_sums.hpp"
@@ -64,50 +63,54 @@ const Strands::Strand* Strands::strand_of_call(InstructionId call) const {
   return action == nullptr ? nullptr : find(*action);
 }
 
-void Strands::issue(InstructionId call) {
-  const Strand* const found = strand_of_call(call);
-  if (found == nullptr) return;  // a call beside the pipeline, which brings nothing
-  Strand* const strand = &at(found->action);
-  PIPEWRIGHT_ASSERT(
-      strand->paused.wanted &&
-          difference(program_.call(program_.code[call]), call_for(strand->paused.wanted)).empty(),
-      program_.text(call) + " is issued where its layers do not ask for it");
-  if (!is_beside(strand->paused.wanted)) return;
-  const RingOfMembers& ring = *strand->paused.wanted.ring;
-  send_round(name_of(strand->action, ring), ring, *groups_.context);
-  strand->beside.push_back(std::exchange(strand->paused.wanted, {}));
-}
-
-std::optional<Strands::Paused> Strands::paused_for(InstructionId call) const {
+std::optional<Strands::Paused> Strands::begin_call(InstructionId call) {
   const Strand* const found = strand_of_call(call);
   if (found == nullptr) return std::nullopt;
-  return Paused{found->paused.wanted, *found->stage};
+  Strand& strand = at(found->action);
+  const Wanted wanted = strand.paused.wanted;
+  PIPEWRIGHT_ASSERT(
+      wanted && difference(program_.call(program_.code[call]), call_for(wanted)).empty(),
+      program_.text(call) + " is issued where its layers do not ask for it");
+  if (is_beside(wanted)) strand.beside.push_back(std::exchange(strand.paused.wanted, {}));
+  return Paused{wanted, *strand.stage};
 }
 
-void Strands::has_come(InstructionId call) {
-  if (const Strand* const found = strand_of_call(call)) at(found->action).paused.wanted = {};
+/// Calls of an action end in their order.
+std::optional<Strands::Paused> Strands::end_call(InstructionId call) {
+  const Strand* const found = strand_of_call(call);
+  if (found == nullptr) return std::nullopt;
+  Strand& strand = at(found->action);
+  Wanted wanted;
+  if (strand.beside.empty()) {
+    wanted = std::exchange(strand.paused.wanted, {});
+  } else {
+    wanted = strand.beside.front();
+    strand.beside.pop_front();
+  }
+  PIPEWRIGHT_ASSERT(wanted, "a call ended that nobody has issued");
+  return Paused{wanted, *strand.stage};
+}
+
+void Strands::issue(InstructionId call) {
+  const auto begun = begin_call(call);
+  if (!begun || !is_beside(begun->wanted)) return;
+  const RingOfMembers& ring = *begun->wanted.ring;
+  send_round(name_of(*program_.action_of_part(call), ring), ring, *groups_.context);
 }
 
 void Strands::bring_together(InstructionId call) {
-  const Strand* const found = strand_of_call(call);
-  if (found == nullptr) return;
-  Strand& strand = at(found->action);
-  if (!strand.beside.empty()) {  // calls of an action end in their order
-    RingOfMembers& ring = *strand.beside.front().ring;
-    strand.beside.pop_front();
-    return take_round(name_of(strand.action, ring), ring, *groups_.context);
+  const auto ended = end_call(call);
+  if (!ended) return;
+  const Wanted& wanted = ended->wanted;
+  if (is_beside(wanted)) {
+    RingOfMembers& ring = *wanted.ring;
+    return take_round(name_of(*program_.action_of_part(call), ring), ring, *groups_.context);
   }
-  const Wanted wanted = std::exchange(strand.paused.wanted, {});
-  PIPEWRIGHT_ASSERT(wanted, "a call ended that nobody has issued");
   if (wanted.exchange != nullptr) return exec::bring_together(*wanted.exchange, *groups_.experts);
-  const bool is_along_tp = wanted.axis == kTensorAxis;
-  collectives::Group& group = is_along_tp ? *groups_.tensor : *groups_.context;
+  collectives::Group& group = groups_.along(wanted.axis);
   if (wanted.ring != nullptr) return exec::bring_together(*wanted.ring, group);
   if (wanted.rows != nullptr) return exec::bring_together(*wanted.rows, group);
-  RankGroups& stage = *strand.stage;
-  const AxisGroup& members = is_along_tp ? static_cast<const AxisGroup&>(*stage.tensor())
-                                         : static_cast<const AxisGroup&>(*stage.context());
-  exec::bring_together(*wanted.sum, members, group);
+  exec::bring_together(*wanted.sum, ended->stage.along(wanted.axis), group);
 }
 
 }  // namespace pipewright::exec::cpu

@@ -6,8 +6,10 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "core/order/devices.hpp"
 #include "core/program/program.hpp"
 #include "exec/base/task.hpp"
 #include "exec/collectives/group.hpp"
@@ -18,6 +20,11 @@ namespace pipewright::exec::cpu {
 /// The ranks that divide this rank's stages, along each axis; null where none do.
 struct GroupsOfRank {
   std::unique_ptr<collectives::Group> tensor, experts, context;
+
+  /// Of those along tp and cp.
+  collectives::Group& along(std::string_view axis) const {
+    return axis == kTensorAxis ? *tensor : *context;
+  }
 };
 
 class Strands {
@@ -38,15 +45,16 @@ class Strands {
   void issue(InstructionId call);
   /// It has ended: all members are there.
   void bring_together(InstructionId call);
-  // For a device whose arrays do not lie on the host, between issue() and the action's next part:
-  /// What the action of the call waits for, and where; null of a call beside the pipeline.
+  // For a device whose arrays do not lie on the host, in the place of these two:
+  /// What a call is for, and where.
   struct Paused {
     Wanted wanted;
     RankGroups& stage;
   };
-  std::optional<Paused> paused_for(InstructionId call) const;
-  /// It is there.
-  void has_come(InstructionId call);
+  /// Null of a call beside the pipeline, which brings nothing.
+  std::optional<Paused> begin_call(InstructionId call);
+  /// Its action may go on.
+  std::optional<Paused> end_call(InstructionId call);
 
   const GroupsOfRank& groups() const { return groups_; }
 

@@ -140,16 +140,6 @@ struct GatherChannels {
   }
 };
 
-template <class T>
-struct CopyColumns {
-  std::size_t width, from_stride, to_stride;
-  const T* from;
-  T* to;
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    to[i / width * to_stride + i % width] = from[i / width * from_stride + i % width];
-  }
-};
-
 struct AddScaled {
   float factor;
   const float* x;

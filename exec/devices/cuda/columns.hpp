@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "exec/base/host_device.hpp"
+#include "exec/devices/cuda/places.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -97,16 +98,21 @@ struct EmbeddingTokens {
   }
 };
 
-/// Element (position, j): the samples in ascending order.
+/// Element (row of a sample, j): the samples in ascending order.
 template <class T>
 struct EmbeddingPositions {
-  std::size_t rows, sequence, width;
+  std::size_t rows, width;
+  pipewright_cuda_places places;
   const T* dy;
   float* dpositions;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    float sum = dpositions[i];
-    for (std::size_t r = i / width; r < rows; r += sequence) sum += dy[r * width + i % width];
-    dpositions[i] = sum;
+    const std::size_t of_sample = i / width, column = i % width;
+    const auto sequence = static_cast<std::size_t>(places.sequence);
+    float* const to = dpositions + place_of(places, of_sample) * width + column;
+    float sum = *to;
+    const std::size_t first = (of_sample + sequence - row_of_sample(places, 0)) % sequence;
+    for (std::size_t r = first; r < rows; r += sequence) sum += dy[r * width + column];
+    *to = sum;
   }
 };
 

@@ -1,6 +1,7 @@
 #include "exec/devices/cuda/device.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,18 @@ bool shares_out_updates(const Program& program) {
   });
 }
 
+/// Whether some of the replicas that sum gradients together hold the same experts.
+bool has_copies_of_experts(const Program& program) {
+  for (const Collective& collective : program.collectives) {
+    if (collective.kind != ActionKind::ReduceGrad) continue;
+    std::set<int> experts;
+    for (const Collective::Member& member : collective.members) {
+      if (!experts.insert(place_of_experts(program.devices, member.rank)).second) return true;
+    }
+  }
+  return false;
+}
+
 [[noreturn]] void refuse(const std::string& what) {
   throw InputError("a GPU does not train " + what + " yet; use --device cpu");
 }
@@ -34,16 +47,14 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.sharding.divides_gradients())
     refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
   const StageDivision ranks = cpu::division_of(program, training.training);
-  if (ranks.context > 1) refuse("with sequences that ranks divide (cp)");
-  if (ranks.experts > 1 || ranks.folds_experts()) refuse("with experts that ranks divide (ep)");
-  if (ranks.tensor > 1 && training.training.mode != RunMode::Train)
+  if ((ranks.tensor > 1 || ranks.experts > 1) && training.training.mode != RunMode::Train)
     throw InputError(
         "a GPU does not evaluate and predict with layers that ranks divide yet; use --device cpu");
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
   if (shares_out_updates(program)) require_layers_shared_out(*training.training.model);
-  if (training.as_graph) require_captured(program);
+  if (training.as_graph) require_captured(program, *training.training.model);
 }
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
@@ -78,11 +89,12 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
     StageSpec spec{of.model,         plan.first_layer, plan.end_layer, of.micro_batch_size,
                    of.micro_batches, of.seed,          of.optimizer,   of.options.recompute};
     spec.place.tensor = coordinate_of(program.devices, kTensorAxis, rank);
+    spec.place.context = coordinate_of(program.devices, kContextAxis, rank);
+    spec.place.experts = coordinate_of(program.devices, kExpertAxis, rank);
     spec.ranks = cpu::division_of(program, of);
     spec.numerics = site.precision == Precision::Exact ? Numerics::Exact : Numerics::Fast;
-    auto stage =
-        std::make_unique<Stage>(queue_, spec, between(), of.mode,
-                                shards ? shards->replicas[shards->own].of_all : PartOfAll{});
+    auto stage = std::make_unique<Stage>(queue_, spec, between(), of.mode,
+                                         shards ? shards->replicas[shards->own] : ShardPlace{});
     if (shards) stage->own_shard(*std::move(shards), program.sharding);
     if (of.start != nullptr) cpu::restore(*stage, *of.start);
     sums_.add(id, *stage);
@@ -156,20 +168,22 @@ void Device::compute_part(const Action& action) {
 
 /// What the call sums is on the computing stream by now.
 void Device::give_sum(InstructionId call) {
-  strands_.issue(call);
-  const auto paused = strands_.paused_for(call);
-  if (!paused || !transport_sums_) return;
-  transport_.contribute(rank_, call, member_sums_.part_of(paused->wanted));
+  const auto begun = strands_.begin_call(call);
+  if (!begun || !transport_sums_) return;
+  transport_.contribute(rank_, call, member_sums_.part_of(begun->wanted));
 }
 
 void Device::take_sum(InstructionId call) {
-  const auto paused = strands_.paused_for(call);
-  if (!paused) return;  // a call beside the pipeline, which brings nothing
+  const auto ended = strands_.end_call(call);
+  if (!ended) return;  // a call beside the pipeline, which brings nothing
+  const Wanted& wanted = ended->wanted;
   if (transport_sums_)
     member_sums_.take(transport_.gathered(rank_, call).front());
+  else if (wanted.exchange != nullptr)
+    member_sums_.bring_together(*wanted.exchange, *strands_.groups().experts);
   else
-    member_sums_.bring_together(paused->wanted, *paused->stage.tensor(), *strands_.groups().tensor);
-  strands_.has_come(call);
+    member_sums_.bring_together(wanted, ended->stage.along(wanted.axis),
+                                strands_.groups().along(wanted.axis));
 }
 
 // --- Before the first step ---
@@ -210,8 +224,9 @@ void Device::rehearse(InstructionId id) {
     tensors_.for_each_action(program_.cell(id), [this](const Action& action) {
       if (!is_compute(action.kind) || action.kind == ActionKind::Opt) return;
       RankGroups& groups = stages_.at(action.stage.value).groups();
-      run_counting(stages_.task_of(action, messages_), groups.point(),
-                   [&](const Wanted& wanted) { member_sums_.rehearse(wanted, *groups.tensor()); });
+      run_counting(stages_.task_of(action, messages_), groups.point(), [&](const Wanted& wanted) {
+        if (wanted.exchange == nullptr) member_sums_.rehearse(wanted, groups.along(wanted.axis));
+      });
     });
   }
 }
@@ -227,6 +242,10 @@ void Device::update() {
 void Device::leave_sums_to_transport() {
   if (queue_.site().precision == Precision::Exact) return;
   transport_sums_ = true;
+  // NCCL sums what all replicas have alike, and nothing is left where each expert is on one of
+  // them.
+  if (cpu::division_of(program_, training_.training).experts > 1 && has_copies_of_experts(program_))
+    return;
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 

@@ -53,7 +53,7 @@ struct CudaTraining {
 };
 
 /// Throws InputError if the training asks for what no GPU does yet: weight versions, divided
-/// gradients and weights, layers that ranks divide otherwise than along tp, or layers by name.
+/// gradients and weights, or layers by name.
 void require_trainable(const Program& program, const CudaTraining& training);
 
 class Device final : public exec::Device {

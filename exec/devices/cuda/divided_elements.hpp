@@ -10,6 +10,7 @@
 #include "exec/base/random.hpp"
 #include "exec/devices/cpu/kernels/exponential.hpp"
 #include "exec/devices/cuda/module_api.h"
+#include "exec/devices/cuda/places.hpp"
 #include "exec/devices/cuda/rows.hpp"
 
 namespace pipewright::exec::cuda {
@@ -56,11 +57,13 @@ struct LookUp {
 
 template <class T>
 struct AddPositions {
-  std::size_t width, first_row, sequence;
+  std::size_t width;
+  pipewright_cuda_places places;
   const T* positions;
   T* y;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
-    y[i] = y[i] + positions[(first_row + i / width) % sequence * width + i % width];
+    const std::size_t place = place_of(places, row_of_sample(places, i / width));
+    y[i] = y[i] + positions[place * width + i % width];
   }
 };
 

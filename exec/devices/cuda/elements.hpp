@@ -15,6 +15,7 @@
 #include "exec/devices/cuda/bfloat16.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/packs.hpp"
+#include "exec/devices/cuda/places.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -101,15 +102,17 @@ struct Start {
 
 template <class T>
 struct EmbeddingForward {
-  std::size_t width, first_row, sequence;
+  std::size_t width;
+  pipewright_cuda_places places;
   const std::int32_t* ids;
   const T *tokens, *positions;  // positions may be null
   T* y;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
     const std::size_t row = i / width, column = i % width;
     const float token = tokens[static_cast<std::size_t>(ids[row]) * width + column];
-    y[i] = positions == nullptr ? token
-                                : token + positions[(first_row + row) % sequence * width + column];
+    y[i] = positions == nullptr
+               ? token
+               : token + positions[place_of(places, row_of_sample(places, row)) * width + column];
   }
 };
 

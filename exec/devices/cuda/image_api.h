@@ -46,8 +46,6 @@ typedef struct pipewright_cuda_image_kernels {
   /* y[channels][images][pixels] = x[images][channels][pixels] */
   int (*gather_channels)(void* stream, const pipewright_cuda_channels* shape, const void* x,
                          void* y);
-  int (*copy_columns)(void* stream, int rows, int width, const void* from, int from_stride,
-                      void* to, int to_stride);
   /* adds 0: y = factor · x. */
   int (*add_scaled)(void* stream, size_t n, float factor, const float* x, int adds, float* y);
   int (*add_one)(void* stream, int adds, float* y);

@@ -158,14 +158,6 @@ pipewright_cuda_image_kernels image_kernels() {
                                                 static_cast<std::size_t>(c->pixels),
                                                 static_cast<const T*>(x), static_cast<T*>(y)});
   };
-  k.copy_columns = [](void* s, int rows, int width, const void* from, int from_stride, void* to,
-                      int to_stride) {
-    const auto columns = static_cast<std::size_t>(width);
-    return Launcher::elements(s, static_cast<std::size_t>(rows) * columns,
-                              CopyColumns<T>{columns, static_cast<std::size_t>(from_stride),
-                                             static_cast<std::size_t>(to_stride),
-                                             static_cast<const T*>(from), static_cast<T*>(to)});
-  };
   k.add_scaled = [](void* s, std::size_t n, float factor, const float* x, int adds, float* y) {
     return Launcher::elements(s, n, AddScaled{factor, x, adds != 0, y});
   };

@@ -19,8 +19,6 @@ class QueueImageOps final : public ImageOps {
   QueueImageOps(Queue& queue, UnwrittenGradients& unwritten, std::size_t most_bytes = kMostBytes)
       : queue_(queue), unwritten_(unwritten), most_bytes_(most_bytes) {}
 
-  void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
-                    int to_stride) override;
   void add_scaled(std::size_t n, float factor, const float* x, float* y) override;
   void add_one(float* y) override;
   void move_statistics(const StatisticsMove& move) override;

@@ -13,37 +13,30 @@
 
 #include "exec/devices/cuda/column_parts.hpp"
 #include "exec/devices/cuda/columns.hpp"
+#include "exec/devices/cuda/context_elements.hpp"
 #include "exec/devices/cuda/divided_elements.hpp"
 #include "exec/devices/cuda/elements.hpp"
+#include "exec/devices/cuda/expert_kernels.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
 #include "exec/devices/cuda/image_kernel_table.hpp"
 #include "exec/devices/cuda/llama_elements.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/products.hpp"
+#include "exec/devices/cuda/ring_rows.hpp"
 #include "exec/devices/cuda/rows.hpp"
+#include "exec/devices/cuda/table_arrays.hpp"
 
 namespace pipewright::exec::cuda {
 
 inline constexpr float kLayerNormEpsilon = 1e-5F;  // of the same name in exec/layers/ops.hpp
 
-inline std::size_t count(int n) { return static_cast<std::size_t>(n); }
-inline std::size_t count(int rows, int width) { return count(rows) * count(width); }
-
-/// Arrays of the table's own numbers.
-template <class T>
-const T* in(const void* numbers) {
-  return static_cast<const T*>(numbers);
-}
-template <class T>
-T* out(void* numbers) {
-  return static_cast<T*>(numbers);
-}
-
 template <class Launcher, class T>
 void fill_elements(pipewright_cuda_kernels& k) {
   k.bias_forward = [](void* s, int rows, int width, const void* bias, void* y) {
-    return Launcher::elements(s, count(rows, width),
-                              BiasForward<T>{count(width), in<T>(bias), out<T>(y)});
+    const BiasForward<T> each{count(width), in<T>(bias), out<T>(y)};
+    const std::size_t n = count(rows, width);
+    return begins_a_pack(y) ? Launcher::elements(s, n, each)
+                            : Launcher::elements(s, n, OneByOne<BiasForward<T>>{each});
   };
   k.relu_forward = [](void* s, std::size_t n, const void* x, void* y) {
     return Launcher::elements(s, n, Map<T, T, Relu>{in<T>(x), out<T>(y), {}});
@@ -74,12 +67,12 @@ void fill_elements(pipewright_cuda_kernels& k) {
   k.start = [](void* s, std::size_t n, std::uint64_t key, float bound, float value, float* y) {
     return Launcher::elements(s, n, Start{key, bound, value, y});
   };
-  k.embedding_forward = [](void* s, int rows, int first_row, int sequence, int width,
+  k.embedding_forward = [](void* s, int rows, int width, const pipewright_cuda_places* places,
                            const std::int32_t* ids, const void* tokens, const void* positions,
                            void* y) {
     return Launcher::elements(s, count(rows, width),
-                              EmbeddingForward<T>{count(width), count(first_row), count(sequence),
-                                                  ids, in<T>(tokens), in<T>(positions), out<T>(y)});
+                              EmbeddingForward<T>{count(width), *places, ids, in<T>(tokens),
+                                                  in<T>(positions), out<T>(y)});
   };
 }
 
@@ -144,14 +137,14 @@ struct WideRows {
     return Launcher::wide_rows(stream, rows, f);
   }
 };
-/// Short rows are many, and half a warp has one.
+/// Of attention: short rows are many, and half a warp has one.
 template <class Launcher>
 struct AttentionRows {
   static constexpr int kLongSequence = 512;
   template <class F>
   static int run(void* stream, std::size_t rows, F f) {
-    return f.sequence < kLongSequence ? Launcher::rows(stream, rows, f)
-                                      : Launcher::wide_rows(stream, rows, f);
+    return f.width < kLongSequence ? Launcher::rows(stream, rows, f)
+                                   : Launcher::wide_rows(stream, rows, f);
   }
 };
 
@@ -211,15 +204,15 @@ void fill_rows(pipewright_cuda_kernels& k) {
 
 template <class Rows, class T>
 void fill_attention(pipewright_cuda_kernels& k) {
-  k.causal_softmax_forward = [](void* s, int squares, int sequence, void* scores) {
-    return Rows::run(s, count(squares, sequence),
-                     CausalSoftmaxForward<T>{sequence, out<T>(scores)});
+  k.causal_softmax_forward = [](void* s, const pipewright_cuda_causal* of, void* scores) {
+    return Rows::run(s, count(of->matrices, of->rows),
+                     CausalSoftmaxForward<T>{of->columns, *of, out<T>(scores)});
   };
-  k.causal_softmax_backward_input = [](void* s, int squares, int sequence, float factor,
+  k.causal_softmax_backward_input = [](void* s, const pipewright_cuda_causal* of, float factor,
                                        const void* probabilities, void* d) {
     return Rows::run(
-        s, count(squares, sequence),
-        CausalSoftmaxBackwardInput<T>{sequence, factor, in<T>(probabilities), out<T>(d)});
+        s, count(of->matrices, of->rows),
+        CausalSoftmaxBackwardInput<T>{of->columns, *of, factor, in<T>(probabilities), out<T>(d)});
   };
 }
 
@@ -276,22 +269,28 @@ void fill_rms_columns(pipewright_cuda_kernels& k) {
   };
 }
 
+/// To the gradients of a token table, by `tokens`, and of positions, which may be null.
+template <class Launcher, class T, class Tokens>
+int add_embeddings(void* s, int rows, int width, const pipewright_cuda_places& places,
+                   const std::int32_t* ids, const void* dy, std::int32_t* links,
+                   const Tokens& tokens, float* dpositions) {
+  const std::size_t all = count(rows);
+  int failed = Launcher::elements(s, all, EmbeddingLinks{all, ids, links});
+  if (failed == 0) failed = Launcher::elements(s, count(rows, width), tokens);
+  if (failed != 0 || dpositions == nullptr) return failed;
+  return Launcher::elements(
+      s, count(places.sequence, width),
+      EmbeddingPositions<T>{all, count(width), places, in<T>(dy), dpositions});
+}
+
 template <class Launcher, class T>
 void fill_embedding(pipewright_cuda_kernels& k) {
-  k.embedding_backward_weight = [](void* s, int rows, int sequence, int width,
-                                   const std::int32_t* ids, const void* dy, std::int32_t* links,
-                                   float* dtokens, float* dpositions) {
-    const std::size_t all = count(rows);
-    int failed = Launcher::elements(s, all, EmbeddingLinks{all, ids, links});
-    if (failed == 0) {
-      failed =
-          Launcher::elements(s, count(rows, width),
-                             EmbeddingTokens<T>{all, count(width), ids, links, in<T>(dy), dtokens});
-    }
-    if (failed != 0 || dpositions == nullptr) return failed;
-    return Launcher::elements(
-        s, count(sequence, width),
-        EmbeddingPositions<T>{all, count(sequence), count(width), in<T>(dy), dpositions});
+  k.embedding_backward_weight = [](void* s, int rows, int width,
+                                   const pipewright_cuda_places* places, const std::int32_t* ids,
+                                   const void* dy, std::int32_t* links, float* dtokens,
+                                   float* dpositions) {
+    const EmbeddingTokens<T> tokens{count(rows), count(width), ids, links, in<T>(dy), dtokens};
+    return add_embeddings<Launcher, T>(s, rows, width, *places, ids, dy, links, tokens, dpositions);
   };
 }
 
@@ -308,26 +307,17 @@ void fill_divided(pipewright_cuda_kernels& k) {
         s, count(rows, width),
         LookUp<T>{count(width), first, own, alone != 0, ids, in<T>(tokens), out<T>(y)});
   };
-  k.add_positions = [](void* s, int rows, int first_row, int sequence, int width,
+  k.add_positions = [](void* s, int rows, int width, const pipewright_cuda_places* places,
                        const void* positions, void* y) {
     return Launcher::elements(s, count(rows, width),
-                              AddPositions<T>{count(width), count(first_row), count(sequence),
-                                              in<T>(positions), out<T>(y)});
+                              AddPositions<T>{count(width), *places, in<T>(positions), out<T>(y)});
   };
-  k.look_up_backward_weight = [](void* s, int rows, int sequence, int width, int first, int own,
-                                 const std::int32_t* ids, const void* dy, std::int32_t* links,
-                                 float* dtokens, float* dpositions) {
-    const std::size_t all = count(rows);
-    int failed = Launcher::elements(s, all, EmbeddingLinks{all, ids, links});
-    if (failed == 0) {
-      failed = Launcher::elements(
-          s, count(rows, width),
-          LookedUpTokens<T>{all, count(width), first, own, ids, links, in<T>(dy), dtokens});
-    }
-    if (failed != 0 || dpositions == nullptr) return failed;
-    return Launcher::elements(
-        s, count(sequence, width),
-        EmbeddingPositions<T>{all, count(sequence), count(width), in<T>(dy), dpositions});
+  k.look_up_backward_weight = [](void* s, int rows, int width, const pipewright_cuda_places* places,
+                                 int first, int own, const std::int32_t* ids, const void* dy,
+                                 std::int32_t* links, float* dtokens, float* dpositions) {
+    const LookedUpTokens<T> tokens{count(rows), count(width), first,     own,
+                                   ids,         links,        in<T>(dy), dtokens};
+    return add_embeddings<Launcher, T>(s, rows, width, *places, ids, dy, links, tokens, dpositions);
   };
   k.divided_cross_entropy_backward_input = [](void* s, int rows, int width, int first,
                                               const void* probabilities, const std::int32_t* labels,
@@ -357,6 +347,44 @@ void fill_divided_rows(pipewright_cuda_kernels& k) {
     return Rows::run(
         s, count(rows),
         FinishCrossEntropy<T>{width, members, facts, sums, out<T>(probabilities), row_facts});
+  };
+}
+
+/// Where ranks divide sequences.
+template <class Launcher, class T>
+void fill_context(pipewright_cuda_kernels& k) {
+  k.copy_columns = [](void* s, int rows, int width, float factor, const void* from, int from_stride,
+                      void* to, int to_stride) {
+    return Launcher::elements(s, count(rows, width),
+                              CopyColumns<T>::of(count(width), factor, in<T>(from),
+                                                 count(from_stride), out<T>(to), count(to_stride)));
+  };
+  k.losses_of_rows = [](void* s, int rows, int of_row, const float* facts, double* losses) {
+    return Launcher::elements(s, count(rows), LossesOfRows{of_row, facts, losses});
+  };
+}
+
+template <class Rows, class T>
+void fill_ring(pipewright_cuda_kernels& k) {
+  k.ring_rows_forward = [](void* s, const pipewright_cuda_ring* of, void* scores, void* context,
+                           float* largest, float* sum) {
+    return Rows::run(
+        s, count(of->samples, of->heads) * count(of->chunk),
+        RingRowsForward<T>{of->chunk, *of, out<T>(scores), out<T>(context), largest, sum});
+  };
+  k.finish_ring = [](void* s, int rows, int head_width, void* context, float* largest,
+                     const float* sum) {
+    return Rows::run(s, count(rows), FinishRing<T>{head_width, out<T>(context), largest, sum});
+  };
+  k.products_of_rows = [](void* s, int rows, int width, const void* a, const void* b,
+                          float* products) {
+    return Rows::run(s, count(rows), ProductsOfRows<T>{width, in<T>(a), in<T>(b), products});
+  };
+  k.ring_rows_backward = [](void* s, const pipewright_cuda_ring* of, float factor,
+                            const float* log_sums, const float* products, void* scores, void* d) {
+    return Rows::run(
+        s, count(of->samples, of->heads) * count(of->chunk),
+        RingRowsBackward<T>{of->chunk, *of, factor, log_sums, products, out<T>(scores), out<T>(d)});
   };
 }
 
@@ -412,6 +440,8 @@ pipewright_cuda_kernels common_kernels() {
   fill_losses_and_updates<Launcher, T>(kernels);
   fill_embedding<Launcher, T>(kernels);
   fill_divided<Launcher, T>(kernels);
+  fill_context<Launcher, T>(kernels);
+  fill_routing<Launcher>(kernels);
   fill_sums<Launcher>(kernels);
   return kernels;
 }
@@ -421,6 +451,7 @@ pipewright_cuda_kernels kernel_table() {
   pipewright_cuda_kernels kernels = common_kernels<Launcher, float>();
   fill_rows<ExactRows<Launcher>, float>(kernels);
   fill_divided_rows<ExactRows<Launcher>, float>(kernels);
+  fill_routed_rows<Launcher, ExactRows<Launcher>, float>(kernels);
   kernels.add_exponentials = [](void* s, int rows, int width, int first, int members,
                                 const void* logits, const float* facts, void* exponentials,
                                 float* sums) {
@@ -430,6 +461,7 @@ pipewright_cuda_kernels kernel_table() {
                                out<float>(exponentials), sums});
   };
   fill_attention<ExactRows<Launcher>, float>(kernels);
+  fill_ring<ExactRows<Launcher>, float>(kernels);
   fill_columns<Launcher, float, false>(kernels);
   fill_rms_columns<Launcher, float, false>(kernels);
   kernels.images = image_kernels<Launcher, ExactRows<Launcher>, float>();
@@ -442,7 +474,9 @@ pipewright_cuda_kernels fast_kernel_table() {
   pipewright_cuda_kernels kernels = common_kernels<Launcher, T>();
   fill_rows<WideRows<Launcher>, T>(kernels);
   fill_divided_rows<WideRows<Launcher>, T>(kernels);
+  fill_routed_rows<Launcher, WideRows<Launcher>, T>(kernels);
   fill_attention<AttentionRows<Launcher>, T>(kernels);
+  fill_ring<AttentionRows<Launcher>, T>(kernels);
   fill_columns<Launcher, T, true>(kernels);
   fill_rms_columns<Launcher, T, true>(kernels);
   kernels.images = image_kernels<Launcher, PlaneRows<Launcher>, T>();

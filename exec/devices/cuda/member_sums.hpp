@@ -1,6 +1,7 @@
 // What ranks bring together which divide a stage's layers (exec/layers/tensor_group.hpp), of arrays
-// that lie on GPUs: sums, whole or each rank's rows of them, and rows of all. By a transport that
-// does it where they lie, or by way of the hosts. One thread at a time, the rank's.
+// that lie on GPUs: sums, whole or each rank's rows of them, rows of all, what goes round, and rows
+// that go to their experts. By a transport that does it where they lie, or by way of the hosts. One
+// thread at a time, the rank's.
 #pragma once
 
 #include <functional>
@@ -25,9 +26,11 @@ class MemberSums {
   /// It has come together; the computing stream goes on behind that.
   void take(const PartPtr& together);
   /// By way of the hosts: waits, for this GPU and for the other members, who call it for the same.
-  /// Throws as the group does.
+  /// Throws as the group does. Of what is not exchanged.
   void bring_together(const Wanted& wanted, const AxisGroup& members, collectives::Group& group);
-  /// Of a rehearsal: the rank's own turns alone.
+  /// The same of rows that go to the members who hold their experts.
+  void bring_together(ExchangeOfMembers& exchange, collectives::Group& group);
+  /// Of a rehearsal: of sums the rank's own turns alone; rows are zeros.
   void rehearse(const Wanted& wanted, const AxisGroup& members);
 
  private:
@@ -36,10 +39,13 @@ class MemberSums {
   template <class Number>
   void add_up(const ArrayOfGroup& array, collectives::Group& group);
   void gather(const ArrayOfGroup& array, collectives::Group& group);
+  RoundOfGroup round_of(const RingOfMembers& ring) const;
+  void pass_on(const RoundOfGroup& round, collectives::Group& group);
   template <class Number>
   void download(const ArrayOfGroup& array, std::vector<Number>& to);
   template <class Number>
   void upload(const std::vector<Number>& from, const ArrayOfGroup& array);
+  void copy(void* to, const void* from, std::size_t bytes);
 
   Queue& queue_;
   const std::function<void()> between_;

@@ -16,7 +16,7 @@
 
 #include "exec/devices/cuda/image_api.h"
 
-#define PIPEWRIGHT_CUDA_ABI 10
+#define PIPEWRIGHT_CUDA_ABI 11
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -81,6 +81,38 @@ typedef struct pipewright_cuda_slice {
   pipewright_cuda_range ranges[PIPEWRIGHT_CUDA_SLICE_RANGES];
 } pipewright_cuda_slice;
 
+/* Where the rows that a rank has of a micro-batch lie in their sequences. They follow first_row
+ * others; of each sample there are `sequence`, the first half of them at the places from begins[0]
+ * on, the others from begins[1] on: core/model/context_split.hpp, where ranks divide sequences. */
+typedef struct pipewright_cuda_places {
+  int first_row, sequence, begins[2];
+} pipewright_cuda_places;
+
+/* Scores of causal attention: matrices [rows][columns], `step` numbers apart (their gradients:
+ * gradient_step), of queries that follow `first` others of their sequence. A row has as many keys
+ * as the query's place and one more. */
+typedef struct pipewright_cuda_causal {
+  int matrices, rows, first, columns;
+  int64_t step, gradient_step;
+} pipewright_cuda_causal;
+
+/* Where keys and values go round (exec/layers/ring_ops.hpp): scores [samples][heads][chunk][chunk]
+ * of the first (0) or second (1) chunk of a rank's `sequence` rows of each sample, and of a chunk of
+ * keys; is_causal: the same chunk, of which a row sees the keys up to its own place. It comes
+ * first. */
+typedef struct pipewright_cuda_ring {
+  int samples, sequence, heads, head_width, chunk, which, is_causal;
+} pipewright_cuda_ring;
+/* How a router chooses (docs/plan-format.md, "Mixtures of experts"). Groups: of experts; 1 where
+ * there are none. */
+typedef struct pipewright_cuda_router {
+  int experts, top_k, sigmoid, normalises, groups, top_groups;
+  float scaling;
+} pipewright_cuda_router;
+
+/* Rows are placed in blocks of so many. */
+#define PIPEWRIGHT_CUDA_ROUTED_ROWS 64
+
 /* One AdamW step's factors, as exec/devices/cpu/kernels/optimizer.cpp names them. */
 typedef struct pipewright_cuda_adamw {
   float keep_mean, take_mean, keep_square, take_square, rate, square_correction, epsilon,
@@ -130,8 +162,7 @@ typedef struct pipewright_cuda_kernels {
   int (*round)(void* stream, size_t n, const float* x, void* y);
   /* How weights start (exec/layers/parameters.hpp): the key's numbers in ±bound, or value. */
   int (*start)(void* stream, size_t n, uint64_t key, float bound, float value, float* y);
-  /* first_row: of all rows of a micro-batch, where a rank has some of them. */
-  int (*embedding_forward)(void* stream, int rows, int first_row, int sequence, int width,
+  int (*embedding_forward)(void* stream, int rows, int width, const pipewright_cuda_places* places,
                            const int32_t* ids, const void* tokens, const void* positions, void* y);
   int (*cross_entropy_backward_input)(void* stream, int rows, int width, const void* probabilities,
                                       const int32_t* labels, float scale, void* dlogits);
@@ -155,10 +186,10 @@ typedef struct pipewright_cuda_kernels {
   int (*rms_norm_backward_input)(void* stream, int rows, int width, const void* x,
                                  const float* inverse_root, const void* scale, const void* dy,
                                  void* dx);
-  /* In place on squares of scores, [squares][sequence][sequence]; 0 beyond the diagonal. */
-  int (*causal_softmax_forward)(void* stream, int squares, int sequence, void* scores);
+  /* In place; 0 where a row has no key. */
+  int (*causal_softmax_forward)(void* stream, const pipewright_cuda_causal* of, void* scores);
   /* Times the factor. */
-  int (*causal_softmax_backward_input)(void* stream, int squares, int sequence, float factor,
+  int (*causal_softmax_backward_input)(void* stream, const pipewright_cuda_causal* of, float factor,
                                        const void* probabilities, void* d);
   /* row_facts[rows][3]: largest logit, sum of e^(logit - largest), the label's logit; their double
    * logarithm is the host's to take. probabilities may be logits. */
@@ -183,9 +214,10 @@ typedef struct pipewright_cuda_kernels {
                                   const float* inverse_root, const void* dy, float* scratch,
                                   int adds, float* dscale);
   /* Adds. links[2 · rows] is scratch. dpositions may be NULL. */
-  int (*embedding_backward_weight)(void* stream, int rows, int sequence, int width,
-                                   const int32_t* ids, const void* dy, int32_t* links,
-                                   float* dtokens, float* dpositions);
+  int (*embedding_backward_weight)(void* stream, int rows, int width,
+                                   const pipewright_cuda_places* places, const int32_t* ids,
+                                   const void* dy, int32_t* links, float* dtokens,
+                                   float* dpositions);
   /* Where ranks divide weights, token tables by rows, and logits by columns: of a rank's own part.
    * As start(), for numbers of a part of the array. */
   int (*start_part)(void* stream, size_t n, uint64_t key, float bound, float value,
@@ -193,11 +225,12 @@ typedef struct pipewright_cuda_kernels {
   /* Of the tokens [first, first + count) of the table; `alone`: rows of others become 0. */
   int (*look_up)(void* stream, int rows, int width, int first, int count, int alone,
                  const int32_t* ids, const void* tokens, void* y);
-  int (*add_positions)(void* stream, int rows, int first_row, int sequence, int width,
+  int (*add_positions)(void* stream, int rows, int width, const pipewright_cuda_places* places,
                        const void* positions, void* y);
   /* As embedding_backward_weight(), of those tokens and all positions. */
-  int (*look_up_backward_weight)(void* stream, int rows, int sequence, int width, int first,
-                                 int count, const int32_t* ids, const void* dy, int32_t* links,
+  int (*look_up_backward_weight)(void* stream, int rows, int width,
+                                 const pipewright_cuda_places* places, int first, int count,
+                                 const int32_t* ids, const void* dy, int32_t* links,
                                  float* dtokens, float* dpositions);
   /* facts[rows][members + 1]: the member's largest logit into its column, and the label's, where it
    * has it, into the last one. The other columns stay. */
@@ -212,6 +245,61 @@ typedef struct pipewright_cuda_kernels {
   int (*divided_cross_entropy_backward_input)(void* stream, int rows, int width, int first,
                                               const void* probabilities, const int32_t* labels,
                                               float scale, void* dlogits);
+  /* Where ranks divide sequences (exec/layers/context_ops.hpp, exec/layers/ring_ops.hpp). */
+  /* Of each row `width` numbers, times the factor; rows begin so many numbers apart. */
+  int (*copy_columns)(void* stream, int rows, int width, float factor, const void* from,
+                      int from_stride, void* to, int to_stride);
+  /* losses[rows], from the rows' facts as the losses leave them, of cross-entropy three numbers and
+   * else one. */
+  int (*losses_of_rows)(void* stream, int rows, int of_row, const float* facts, double* losses);
+  /* Scores become e^(score - largest), and what a row has met before shrinks to that: context[rows]
+   * [heads · head_width], largest and sum[rows][heads]. */
+  int (*ring_rows_forward)(void* stream, const pipewright_cuda_ring* of, void* scores,
+                           void* context, float* largest, float* sum);
+  /* context[rows][head_width] is divided by the row's sum, whose logarithm is added to largest. */
+  int (*finish_ring)(void* stream, int rows, int head_width, void* context, float* largest,
+                     const float* sum);
+  /* products[rows] = the sum of a · b. */
+  int (*products_of_rows)(void* stream, int rows, int width, const void* a, const void* b,
+                          float* products);
+  /* Scores become probabilities, and d, their gradients, those of the scores, times the factor. */
+  int (*ring_rows_backward)(void* stream, const pipewright_cuda_ring* of, float factor,
+                            const float* log_sums, const float* products, void* scores, void* d);
+  /* Mixtures of experts: names and layouts of exec/layers/expert_ops.hpp. Logits, their gradients,
+   * weights of chosen experts and counts are float32 in all tables. Of the rows each of `chunks`
+   * has as many, and counts are scratch of a number for each expert and each block of
+   * PIPEWRIGHT_CUDA_ROUTED_ROWS rows of a chunk.
+   * y[rows][width] += bias, of numbers of the table's own. */
+  int (*router_bias)(void* stream, int rows, int width, const void* bias, float* y);
+  /* bias may be NULL. group_sums[rows][groups] is scratch. */
+  int (*route)(void* stream, int rows, const pipewright_cuda_router* router, const float* logits,
+               const float* bias, float* group_sums, float* weights, int32_t* expert);
+  /* sums[chunks][experts]. */
+  int (*count_choices)(void* stream, int rows, int top_k, int chunks, int experts,
+                       const int32_t* expert, int32_t* counts, int adds, float* sums);
+  int (*balance)(void* stream, int experts, float rate, const float* counts, float* bias);
+  /* capacity: negative where nothing is dropped. earlier may be NULL. */
+  int (*place_rows)(void* stream, int rows, int top_k, int chunks, int experts, int64_t capacity,
+                    const float* earlier, const int32_t* expert, int32_t* counts, int32_t* begin,
+                    int32_t* place, int32_t* row);
+  /* balance: the balance loss times experts and a row's share of all, z: twice the z loss times
+   * that; all: the sum of choices[experts], which may be NULL where balance is 0. dlogits may be
+   * logits. */
+  int (*route_backward)(void* stream, int rows, const pipewright_cuda_router* router, float balance,
+                        float z, float all, const float* logits, const float* weights,
+                        const int32_t* expert, const float* choices, const float* dweights,
+                        float* dlogits);
+  int (*gather_rows)(void* stream, size_t places, int width, const int32_t* row, const void* x,
+                     void* gathered);
+  /* weights may be NULL: then it is sum_rows(). */
+  int (*weigh_rows)(void* stream, int rows, int top_k, int width, const int32_t* place,
+                    const float* weights, const void* z, void* y);
+  /* Behind the last place dz stays as it is. */
+  int (*weigh_rows_backward)(void* stream, int rows, int top_k, int width, const int32_t* place,
+                             const float* weights, const void* dy, const void* z, void* dz,
+                             float* dweights);
+  /* What is behind the first *end of so many rows becomes 0. */
+  int (*clear_behind)(void* stream, size_t places, int width, const int32_t* end, void* rows);
   /* Sums of exec/base/fixed_point.hpp: adds the gradient to them and clears it; and back. */
   int (*fixed_add)(void* stream, size_t n, float* gradient, int64_t* high, int64_t* low, int* bad);
   int (*fixed_round)(void* stream, size_t n, const int64_t* high, const int64_t* low,

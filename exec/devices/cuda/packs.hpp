@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "exec/base/host_device.hpp"
@@ -54,6 +55,17 @@ inline constexpr int kPackOf = kPackBytes / static_cast<int>(sizeof(T));
 template <class F>
 PIPEWRIGHT_HOST_DEVICE inline void one_by_one(const F& f, std::size_t i) {
   for (int k = 0; k < F::kPack; ++k) f(i + static_cast<std::size_t>(k));
+}
+
+/// Without packs, for arrays that begin anywhere.
+template <class F>
+struct OneByOne {
+  F f;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const { f(i); }
+};
+
+inline bool begins_a_pack(const void* array) {
+  return reinterpret_cast<std::uintptr_t>(array) % kPackBytes == 0;
 }
 
 struct Same {

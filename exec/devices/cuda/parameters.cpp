@@ -37,11 +37,11 @@ Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
       unwritten_(unwritten),
       optimizer_(start.optimizer),
       between_(std::move(between)),
-      part_(start.part) {
+      place_(start.place),
+      experts_differ_(start.experts_differ) {
   place(host);
-  const std::size_t all = part_floats_ * part_.count;
-  if (queue.site().precision == Precision::Bfloat16) read_ = zeros(all * sizeof(Bfloat16));
-  values_ = zeros((divides_values() ? own_.size() : all) * sizeof(float));
+  if (queue.site().precision == Precision::Bfloat16) read_ = zeros(room_ * sizeof(Bfloat16));
+  values_ = zeros((divides_values() ? kept_floats_ : room_) * sizeof(float));
   bad_ = zeros((all_.size() + 1) * sizeof(int));
   if (start.trains) prepare_training();
   health_ = Pinned<int>(queue.cuda(), all_.size() + 1);
@@ -50,7 +50,7 @@ Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
     p.host->device_value =
         read_ && !p.host->is_statistic
             ? reinterpret_cast<float*>(static_cast<Bfloat16*>(read_.at()) + p.offset)
-            : values_.floats() + p.offset;
+            : value_of(p);
     if (gradients_) p.host->device_gradient = gradients_.floats() + p.offset;
   }
   const Buffer values = room_for_values();
@@ -69,15 +69,16 @@ Buffer Parameters::room_for_values() {
 void Parameters::keep_values(const Buffer& whole) {
   if (read_) queue_.run(queue_.kernels().round, floats_, whole.floats(), read_.at());
   if (!divides_values()) return;
-  queue_.copy(values_.at(), whole.floats() + own_.begin, own_.size() * sizeof(float));
+  for (const Section& one : sections_)
+    copy_floats(whole.floats() + one.own.begin, one.own.size(), own_values(one));
   queue_.clear(whole.at(), floats_ * sizeof(float));
 }
 
 void Parameters::prepare_training() {
-  gradients_ = zeros(part_floats_ * part_.count * sizeof(float));
+  gradients_ = zeros(room_ * sizeof(float));
   if (optimizer_.kind == OptimizerKind::AdamW) {
-    mean_ = zeros(own_trained().size() * sizeof(float));
-    square_ = zeros(own_trained().size() * sizeof(float));
+    mean_ = zeros(kept_floats_ * sizeof(float));
+    square_ = zeros(kept_floats_ * sizeof(float));
     staged_factors_ = Pinned<pipewright_cuda_adamw>(queue_.cuda(), 2);
     factors_ = zeros(2 * sizeof(pipewright_cuda_adamw));
   }
@@ -94,33 +95,58 @@ void Parameters::prepare_training() {
 void Parameters::place(const std::vector<Parameter*>& host) {
   for (Parameter* p : host) {
     const auto declared = static_cast<std::size_t>(p->start.size);
-    all_.push_back({p, p->value.empty() ? declared : p->value.size(), 0});
+    all_.push_back({p, p->value.empty() ? declared : p->value.size(), 0, 0});
   }
+  const auto is_statistic = [](const Parameter& p) { return p.is_statistic; };
+  const auto is_apart = [this](const Parameter& p) { return experts_differ_ && p.is_of_experts; };
+  const auto has = [&](const auto& is_in) {
+    return std::any_of(host.begin(), host.end(), [&](const Parameter* p) { return is_in(*p); });
+  };
+  place_section({.part = place_.of_all},
+                [=](const Parameter& p) { return !is_statistic(p) && !is_apart(p); });
+  if (has(is_statistic)) place_section({.is_statistics = true}, is_statistic);
+  common_floats_ = room_;
+  if (has(is_apart)) place_section({.is_apart = true, .part = place_.of_experts}, is_apart);
+}
+
+void Parameters::for_sections_of_weights(const std::function<void(const Section&)>& with) const {
+  for (const Section& one : sections_) {
+    if (!one.is_statistics) with(one);
+  }
+}
+
+void Parameters::place_section(Section section,
+                               const std::function<bool(const Parameter&)>& is_in) {
+  section.begin = floats_ = room_;
   for (const bool decays : {false, true}) {
-    if (decays) decay_from_ = floats_;
+    if (decays) section.decay_from = floats_;
     const std::size_t begin = floats_;
     for (const bool is_copy : {false, true}) {
       for (Placed& p : all_) {
-        if (p.host->is_statistic) continue;
-        if (p.host->decays != decays || p.host->is_copy != is_copy) continue;
+        // A copy that all replicas share out counts by parts.
+        const bool counts_elsewhere =
+            p.host->is_copy || (p.host->is_replicas_copy && !is_shared_out());
+        if (!is_in(*p.host) || p.host->decays != decays || counts_elsewhere != is_copy) continue;
         p.offset = floats_;
+        p.section = sections_.size();
         floats_ += in_whole_packs(p.size);
       }
-      if (!is_copy) counted_.push_back({begin, floats_});
+      if (!is_copy && !section.is_statistics) counted_.push_back({begin, floats_});
     }
   }
-  trained_ = floats_;
-  for (Placed& p : all_) {
-    if (!p.host->is_statistic) continue;
-    p.offset = floats_;
-    floats_ += in_whole_packs(p.size);
-  }
-  part_floats_ = in_whole_packs((floats_ + part_.count - 1) / part_.count);
-  own_ = part_at(part_.index);
+  section.end = floats_;
+  const PartOfAll& part = section.part;
+  section.part_floats = in_whole_packs((section.end - section.begin + part.count - 1) / part.count);
+  section.own = section.part_at(part.index);
+  section.kept = kept_floats_;
+  kept_floats_ += section.own.size();
+  room_ += section.room();
+  sections_.push_back(section);
 }
 
-ElementRange Parameters::part_at(std::size_t index) const {
-  return {std::min(floats_, index * part_floats_), std::min(floats_, (index + 1) * part_floats_)};
+ElementRange Parameters::Section::part_at(std::size_t index) const {
+  return {std::min(end, begin + index * part_floats),
+          std::min(end, begin + (index + 1) * part_floats)};
 }
 
 void Parameters::start(const Placed& p, std::uint64_t seed, float* to) {
@@ -180,13 +206,19 @@ void Parameters::settle() {
 
 void Parameters::scale(float factor, bool with_statistics) {
   clear_rest();
-  queue_.run(queue_.kernels().scale, with_statistics ? floats_ : trained_, factor,
-             gradients_.floats());
+  PIPEWRIGHT_ASSERT(!with_statistics, "gradients of versions on a GPU");
+  for_sections_of_weights([&](const Section& one) {
+    queue_.run(queue_.kernels().scale, one.end - one.begin, factor,
+               gradients_.floats() + one.begin);
+  });
 }
 
 void Parameters::scale_by(const float* factor) {
   clear_rest();
-  queue_.run(queue_.kernels().scale_by, trained_, factor, gradients_.floats());
+  for_sections_of_weights([&](const Section& one) {
+    queue_.run(queue_.kernels().scale_by, one.end - one.begin, factor,
+               gradients_.floats() + one.begin);
+  });
 }
 
 void Parameters::begin_step(int step) {
@@ -203,18 +235,24 @@ void Parameters::begin_step(int step) {
 /// The gaps between parameters stay 0.
 void Parameters::update(int) {
   clear_rest();
-  const float* const gradients = gradients_.floats() + own_.begin;
-  Bfloat16* const read = read_ ? static_cast<Bfloat16*>(read_.at()) + own_.begin : nullptr;
-  const ElementRange moved = own_trained();
+  if (factors_) queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
+  for_sections_of_weights([this](const Section& one) {
+    if (one.own.size() > 0) update(one);
+  });
+}
+
+void Parameters::update(const Section& one) {
+  const ElementRange& own = one.own;
+  const float* const gradients = gradients_.floats() + own.begin;
+  Bfloat16* const read = read_ ? static_cast<Bfloat16*>(read_.at()) + own.begin : nullptr;
   if (optimizer_.kind == OptimizerKind::Sgd) {
     const auto rate = static_cast<float>(optimizer_.learning_rate);
-    return queue_.run(queue_.kernels().sgd, moved.size(), rate, gradients, own_values(), read);
+    return queue_.run(queue_.kernels().sgd, own.size(), rate, gradients, own_values(one), read);
   }
-  queue_.copy(factors_.at(), staged_factors_.data(), factors_.bytes());
-  const std::size_t decay_from = std::clamp(decay_from_, own_.begin, own_.end) - own_.begin;
-  queue_.run(queue_.kernels().adamw, moved.size(), decay_from,
-             static_cast<const pipewright_cuda_adamw*>(factors_.at()), gradients, mean_.floats(),
-             square_.floats(), own_values(), read);
+  const std::size_t decay_from = std::clamp(one.decay_from, own.begin, own.end) - own.begin;
+  queue_.run(queue_.kernels().adamw, own.size(), decay_from,
+             static_cast<const pipewright_cuda_adamw*>(factors_.at()), gradients,
+             mean_.floats() + one.kept, square_.floats() + one.kept, own_values(one), read);
 }
 
 // --- What the host wants to know ---
@@ -240,11 +278,13 @@ void Parameters::add_squares(std::int64_t* total) {
   PIPEWRIGHT_ASSERT(static_cast<bool>(partial_), "a norm of a run that does not clip");
   clear_rest();
   for (const ElementRange& all : counted_) {
-    const ElementRange range{std::clamp(all.begin, own_.begin, own_.end),
-                             std::clamp(all.end, own_.begin, own_.end)};
-    if (range.size() == 0) continue;
-    queue_.run(queue_.kernels().add_squares, range.size(), gradients_.floats() + range.begin,
-               partial_.longs(), total, norm_flag());
+    for (const Section& one : sections_) {
+      const ElementRange range{std::clamp(all.begin, one.own.begin, one.own.end),
+                               std::clamp(all.end, one.own.begin, one.own.end)};
+      if (range.size() == 0) continue;
+      queue_.run(queue_.kernels().add_squares, range.size(), gradients_.floats() + range.begin,
+                 partial_.longs(), total, norm_flag());
+    }
   }
 }
 
@@ -322,20 +362,21 @@ void Parameters::set(std::size_t place, const Summands& summands) {
 
 void Parameters::download() {
   clear_rest();
-  std::vector<std::vector<Bfloat16>> narrow;  // where there is nothing wider of all of it
+  // Where there is nothing wider of all of it.
+  std::vector<std::pair<Parameter*, std::vector<Bfloat16>>> narrow;
   for (const Placed& p : all_) {
     p.host->value.resize(p.size);
     p.host->gradient.resize(p.size);
     queue_.copy(p.host->gradient.data(), p.host->device_gradient, p.size * sizeof(float));
-    if (divides_values())
-      queue_.copy(narrow.emplace_back(p.size).data(), p.host->device_value,
+    if (divides_values() && !p.host->is_statistic)
+      queue_.copy(narrow.emplace_back(p.host, p.size).second.data(), p.host->device_value,
                   p.size * sizeof(Bfloat16));
     else
-      queue_.copy(p.host->value.data(), values_.floats() + p.offset, p.size * sizeof(float));
+      queue_.copy(p.host->value.data(), value_of(p), p.size * sizeof(float));
   }
   queue_.finish(queue_.record(queue_.computing()), {});
-  for (std::size_t i = 0; i < narrow.size(); ++i)
-    std::copy(narrow[i].begin(), narrow[i].end(), all_[i].host->value.begin());
+  for (const auto& [host, numbers] : narrow)
+    std::copy(numbers.begin(), numbers.end(), host->value.begin());
 }
 
 // --- Checkpoints ---
@@ -349,18 +390,20 @@ void Parameters::list_state(bool has_all_values) {
   const auto moments = slot_names(OptimizerKind::AdamW);
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const Placed& p = all_[i];
-    const ElementRange own = overlap(p, own_);
+    const Section& section = section_of(p);
+    const ElementRange own = overlap(p, section.own);
     const auto keep_own = [&](std::string_view slot, const Buffer& array) {
-      float* const at =
-          own.size() == 0 ? nullptr : array.floats() + (p.offset + own.begin - own_.begin);
-      keep(i, slot, own, at, part_.count > 1);
+      float* const at = own.size() == 0 ? nullptr
+                                        : array.floats() + section.kept +
+                                              (p.offset + own.begin - section.own.begin);
+      keep(i, slot, own, at, is_shared_out() && !section.is_statistics);
     };
     if (has_all_values)
       keep(i, kValueSlot, {0, p.size}, divides_values() ? nullptr : values_.floats() + p.offset,
            false);
     else
       keep_own(kValueSlot, values_);
-    if (!mean_ || p.host->is_statistic) continue;
+    if (!mean_ || section.is_statistics) continue;
     keep_own(moments[0], mean_);
     keep_own(moments[1], square_);
   }
@@ -384,7 +427,8 @@ std::vector<StateView> Parameters::state() {
                      .total = static_cast<std::int64_t>(p.size),
                      .is_shared_out = one.is_shared_out,
                      .values = one.on_host,
-                     .is_copy = p.host->is_copy,
+                     .is_copy = p.host->is_copy || (p.host->is_replicas_copy && !one.is_shared_out),
+                     .is_of_experts = p.host->is_of_experts,
                      .slice = p.host->slice});
   }
   return views;

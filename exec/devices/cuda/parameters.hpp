@@ -7,17 +7,16 @@
 // update. So AdamW's state is 18 bytes a parameter there, and 16 elsewhere.
 //
 // In the array, those that do not decay come first, and of both kinds those that count for the
-// norm. Running statistics come last: no optimizer moves them, and layers read them as floats.
-// Replicas that share the update out (ZeRO 1) have equal parts of the array each: one range,
+// norm. Replicas that share the update out (ZeRO 1) have equal parts of the array each: one range,
 // whatever parameters it cuts, of which a replica keeps what the optimizer keeps, and with numbers
-// of bfloat16 the weights themselves too.
+// of bfloat16 the weights themselves too. Behind the weights come statistics, which are always
+// float32, and then, where replicas hold other experts, these, which their holders alone share out.
 //
 // In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
 // order-free (exec/base/fixed_point.hpp). Work is put on the queue's computing stream; functions
 // that wait say so. One thread at a time; the Queue must outlive it.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <span>
 #include <string>
@@ -39,8 +38,9 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   struct Start {
     const OptimizerSpec& optimizer;
     std::uint64_t seed = 1;
-    bool trains = true;   // else there are weights alone
-    PartOfAll part = {};  // of the replicas that share the update out
+    bool trains = true;           // else there are weights alone
+    ShardPlace place = {};        // among the replicas that share the update out
+    bool experts_differ = false;  // among replicas
   };
   /// Tells `host` where the weights and gradients are; it must outlive this, and so must
   /// `unwritten`. Weights that the host has are copied. Functions that wait call `between` as
@@ -53,6 +53,8 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   /// All gradients, one after another, with zeros in the gaps: the array itself. Of replicas that
   /// share the update out it ends with zeros, so that all parts are equal.
   Buffer gradients();
+  /// Of them those in front that all replicas have alike.
+  std::size_t common_bytes() const { return common_floats_ * sizeof(float); }
   void add_parts(std::span<const std::size_t> places, int micro_batch) override;
   void settle() override;
   void scale(float factor, bool with_statistics) override;
@@ -82,7 +84,7 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   /// Waits.
   void set(std::size_t place, const Summands& summands) override;
 
-  SharedOutWeights* shared_out() override { return part_.count > 1 ? this : nullptr; }
+  SharedOutWeights* shared_out() override { return is_shared_out() ? this : nullptr; }
   std::vector<ElementRange> ranges_of(const StageParameters& parameters,
                                       const ShardPlace& place) const override;
   void own(const std::vector<ElementRange>& ranges, const Sharding& sharding) override;
@@ -90,6 +92,8 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   GradientPart owned_part(std::span<const ElementRange> ranges, bool with_gradients) const override;
   void take(std::span<const ElementRange> ranges, bool with_experts,
             const GradientPart& part) override;
+  /// Of replicas that share them out: whether all are one array of equal parts.
+  bool are_equal_parts() const { return sections_.size() == 1; }
   /// Of what layers read the array itself, equal parts of which the replicas have made; and what
   /// follows when it is whole.
   Buffer read_weights() const { return read_ ? read_ : values_; }
@@ -113,20 +117,38 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   struct Placed {
     Parameter* host;
     std::size_t size, offset;  // in numbers
+    std::size_t section;
+  };
+  /// Of the array: parameters that the same replicas share out in equal parts, with zeros behind.
+  struct Section {
+    bool is_statistics = false;  // which layers update
+    bool is_apart = false;       // of experts that differ among replicas
+    PartOfAll part = {};
+    std::size_t begin = 0, end = 0, decay_from = 0;
+    std::size_t part_floats = 0;  // of each part; together at least those of the section
+    ElementRange own;             // of the array: what update() updates
+    std::size_t kept = 0;         // where that begins in arrays of own parts
+
+    std::size_t room() const { return part_floats * part.count; }
+    ElementRange part_at(std::size_t index) const;
   };
 
+  bool is_shared_out() const { return place_.of_all.count > 1; }
   /// With numbers of bfloat16, of the weights themselves a replica has its part alone.
-  bool divides_values() const { return read_ && part_.count > 1; }
-  /// Of the own part what update() moves.
-  ElementRange own_trained() const {
-    return {std::min(own_.begin, trained_), std::min(own_.end, trained_)};
-  }
-  /// Of a part of the array.
-  ElementRange part_at(std::size_t index) const;
+  bool divides_values() const { return read_ && is_shared_out(); }
   /// Elements of a parameter that are in a range of the array.
   static ElementRange overlap(const Placed& p, const ElementRange& range);
-  /// The own part, of arrays that have it alone, or all.
-  float* own_values() const { return values_.floats() + (divides_values() ? 0 : own_.begin); }
+  const Section& section_of(const Placed& p) const { return sections_[p.section]; }
+  /// A section's own part, of values, which are of own parts alone, or of all.
+  float* own_values(const Section& section) const {
+    return values_.floats() + (divides_values() ? section.kept : section.own.begin);
+  }
+  /// A parameter's values, all of them; where replicas keep their own parts alone, a statistic's.
+  float* value_of(const Placed& p) const {
+    const Section& section = section_of(p);
+    return values_.floats() +
+           (divides_values() ? section.kept + p.offset - section.begin : p.offset);
+  }
   /// Nothing where there are none.
   void copy_floats(const float* from, std::size_t floats, float* to) const {
     if (floats > 0) queue_.copy(to, from, floats * sizeof(float));
@@ -136,8 +158,11 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   void list_state(bool has_all_values);
   bool is_exact() const { return queue_.site().precision == Precision::Exact; }
   void place(const std::vector<Parameter*>& host);
+  void place_section(Section section, const std::function<bool(const Parameter&)>& is_in);
   void start(const Placed& p, std::uint64_t seed, float* to);
   void prepare_training();
+  void update(const Section& one);
+  void for_sections_of_weights(const std::function<void(const Section&)>& with) const;
   Buffer zeros(std::size_t bytes);
   /// What nobody has added to becomes 0.
   void clear_rest();
@@ -150,12 +175,13 @@ class Parameters final : public StageWeights, public SharedOutWeights {
   const OptimizerSpec optimizer_;
   const std::function<void()> between_;
   std::vector<Placed> all_;
-  std::size_t floats_ = 0;  // of all, with the gaps between them
-  const PartOfAll part_;
-  std::size_t part_floats_ = 0;  // of each part; together at least floats_
-  ElementRange own_;             // of the array: what update() updates
-  std::size_t decay_from_ = 0;
-  std::size_t trained_ = 0;            // in numbers: what lies behind are statistics
+  std::size_t floats_ = 0;         // of all, with the gaps between them
+  std::size_t common_floats_ = 0;  // of the array, without experts that differ among replicas
+  std::size_t room_ = 0;           // of the array; at least floats_
+  std::size_t kept_floats_ = 0;    // of own parts
+  const ShardPlace place_;
+  const bool experts_differ_;
+  std::vector<Section> sections_;
   std::vector<ElementRange> counted_;  // for the norm
   Buffer read_;                        // by layers; empty: the values are
   Buffer values_, gradients_, mean_, square_, high_, low_, bad_, partial_, total_;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/units.hpp"
 #include "exec/devices/cuda/pool.hpp"
+#include "exec/layers/expert_group.hpp"
 #include "exec/runtime/transport.hpp"
 
 namespace pipewright::exec::cuda {
@@ -34,21 +36,51 @@ struct ArrayOfGroup {
   bool is_narrow = false;  // bfloat16, else float32
 };
 
+/// Arrays of so many bytes that go round the ranks of a group: each sends one to the next rank, and
+/// gets that of the rank before.
+struct RoundOfGroup {
+  struct Hop {
+    const void* sent = nullptr;
+    void* arrived = nullptr;
+  };
+  std::vector<Hop> hops;
+  std::size_t bytes = 0;  // of each
+};
+
+/// Rows that go to the members who hold their experts, of numbers of so many bytes. The exchange
+/// stays where it is until it has taken place; whoever does that makes room for what comes.
+struct ExchangeOfGroup {
+  ExchangeOfMembers* rows = nullptr;
+  std::size_t number_bytes = 0;
+};
+
 /// What a member brings to a sum, or has made of an array that is gathered, and where it finds the
 /// whole: the same memory, its own. Only for a transport that sums on GPUs
 /// (Device::leave_sums_to_transport()).
 class DevicePart final : public Part {
  public:
   DevicePart(Buffer what, Event when, Buffer also = {})
-      : buffer(std::move(what)), beside(std::move(also)), ready(std::move(when)) {}
+      : buffer(std::move(what)),
+        bytes(buffer.bytes()),
+        beside(std::move(also)),
+        ready(std::move(when)) {}
+  /// Of the array so many bytes in front.
+  DevicePart(Buffer what, std::size_t in_front, Event when)
+      : buffer(std::move(what)), bytes(in_front), ready(std::move(when)) {}
   DevicePart(const ArrayOfGroup& what, Event when) : of_group(what), ready(std::move(when)) {}
+  DevicePart(RoundOfGroup what, Event when) : round(std::move(what)), ready(std::move(when)) {}
+  DevicePart(const ExchangeOfGroup& what, Event when) : exchange(what), ready(std::move(when)) {}
   HostPayload pack() const override {
     PIPEWRIGHT_ASSERT(false, "a part that lies on a GPU is not packed");
     return HostPayload({});
   }
 
-  ArrayOfGroup of_group;  // or these:
-  Buffer buffer, beside;  // of which the second is gathered too, if there is one
+  ArrayOfGroup of_group;     // or this:
+  RoundOfGroup round;        // or this:
+  ExchangeOfGroup exchange;  // or these:
+  Buffer buffer;
+  std::size_t bytes = 0;  // of it
+  Buffer beside;          // is gathered too, if there is one
   Event ready;            // after the work that made the part; of what comes back, after the sum
 };
 

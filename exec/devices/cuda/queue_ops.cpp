@@ -97,7 +97,12 @@ void for_heads(const AttentionShape& shape, std::size_t number_bytes, With with)
   for (int turn = 0; turn < shape.queries_a_key(); ++turn) with(Heads(shape, number_bytes, turn));
 }
 
-int squares(const AttentionShape& shape) { return shape.samples * shape.heads; }
+/// The squares of all heads and samples, one after another.
+pipewright_cuda_causal squares(const AttentionShape& shape) {
+  const int t = shape.sequence;
+  const std::int64_t step = std::int64_t{t} * t;
+  return {shape.samples * shape.heads, t, 0, t, step, step};
+}
 
 float scale(const AttentionShape& shape) {
   return 1.0F / std::sqrt(static_cast<float>(shape.head_width()));
@@ -107,6 +112,11 @@ float scale(const AttentionShape& shape) {
 
 void QueueOps::copy(std::size_t words, const float* from, float* to) {
   queue_.copy(to, from, words * queue_.number_bytes());
+}
+
+void QueueOps::copy_columns(int rows, int width, const float* from, int from_stride, float* to,
+                            int to_stride) {
+  queue_.run(queue_.kernels().copy_columns, rows, width, 1.0F, from, from_stride, to, to_stride);
 }
 
 void QueueOps::add_to(std::size_t n, const float* x, float* y) {
@@ -119,8 +129,13 @@ bool QueueOps::begins(float* gradient, std::size_t words) {
 
 // --- Linear ---
 
+pipewright_cuda_gemm QueueOps::forward_product(const LinearShape& s, const float* x, const float* w,
+                                               float* y) {
+  return one_product(s.rows, s.out, s.in, x, s.in, false, w, s.out, false, 0.0F, y);
+}
+
 void QueueOps::linear_forward(const LinearShape& s, const float* x, const float* w, float* y) {
-  queue_.multiply(one_product(s.rows, s.out, s.in, x, s.in, false, w, s.out, false, 0.0F, y));
+  queue_.multiply(forward_product(s, x, w, y));
 }
 
 void QueueOps::linear_backward_input(const LinearShape& s, const float* dy, const float* w,
@@ -145,8 +160,7 @@ void QueueOps::linear_backward_weight(const LinearShape& s, const float* x, cons
 
 void QueueOps::biased_linear_forward(const LinearShape& s, const float* x, const float* w,
                                      const float* bias, float* y) {
-  pipewright_cuda_gemm product =
-      one_product(s.rows, s.out, s.in, x, s.in, false, w, s.out, false, 0.0F, y);
+  pipewright_cuda_gemm product = forward_product(s, x, w, y);
   product.bias = bias;
   if (queue_.fuses(product)) return queue_.multiply(product);
   TensorOps::biased_linear_forward(s, x, w, bias, y);
@@ -245,7 +259,8 @@ void QueueOps::attention_forward(const AttentionShape& shape, const float* qkv, 
     queue_.multiply(of.product(t, d, scale(shape), of.query(qkv), Heads::transposed(of.key(qkv)),
                                0.0F, of.square(kept)));
   });
-  queue_.run(queue_.kernels().causal_softmax_forward, squares(shape), t, kept);
+  const pipewright_cuda_causal scores = squares(shape);
+  queue_.run(queue_.kernels().causal_softmax_forward, &scores, kept);
   for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
     queue_.multiply(
         of.product(d, t, 1.0F, of.square(kept), of.value(qkv), 0.0F, of.context(context)));
@@ -273,8 +288,8 @@ void QueueOps::attention_backward_input(const AttentionShape& shape, const float
   const bool is_shared = shape.queries_a_key() > 1;
   const float of_scores = is_shared ? scale(shape) : 1.0F;
   const float of_product = is_shared ? 1.0F : scale(shape);
-  queue_.run(queue_.kernels().causal_softmax_backward_input, squares(shape), t, of_scores, kept,
-             d_scores);
+  const pipewright_cuda_causal of_heads = squares(shape);
+  queue_.run(queue_.kernels().causal_softmax_backward_input, &of_heads, of_scores, kept, d_scores);
   for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
     queue_.multiply(
         of.product(d, t, of_product, of.square(d_scores), of.key(qkv), 0.0F, of.query(dqkv)));
@@ -285,10 +300,17 @@ void QueueOps::attention_backward_input(const AttentionShape& shape, const float
 
 // --- Embedding ---
 
+pipewright_cuda_places places_of(const EmbeddingShape& s) {
+  return {s.first_row,
+          s.sequence,
+          {s.context.position(s.sequence, 0), s.context.position(s.sequence, s.sequence / 2)}};
+}
+
 void QueueOps::embedding_forward(const EmbeddingShape& s, const std::int32_t* ids,
                                  const float* tokens, const float* positions, float* y) {
-  queue_.run(queue_.kernels().embedding_forward, s.rows, s.first_row, s.sequence, s.width, ids,
-             tokens, positions, y);
+  const pipewright_cuda_places places = places_of(s);
+  queue_.run(queue_.kernels().embedding_forward, s.rows, s.width, &places, ids, tokens, positions,
+             y);
 }
 
 void QueueOps::embedding_backward_weight(const EmbeddingShape& s, const std::int32_t* ids,
@@ -296,7 +318,8 @@ void QueueOps::embedding_backward_weight(const EmbeddingShape& s, const std::int
   static_cast<void>(begins(dtokens, 0));  // it adds to the rows of tokens that occur
   if (dpositions != nullptr) static_cast<void>(begins(dpositions, 0));
   const Buffer links = take_ids(2 * static_cast<std::size_t>(s.rows));
-  queue_.run(queue_.kernels().embedding_backward_weight, s.rows, s.sequence, s.width, ids, dy,
+  const pipewright_cuda_places places = places_of(s);
+  queue_.run(queue_.kernels().embedding_backward_weight, s.rows, s.width, &places, ids, dy,
              links.ids(), dtokens, dpositions);
 }
 

@@ -2,18 +2,27 @@
 // queue's precision. In exact numerics the results have the CPU's bits.
 #pragma once
 
+#include <functional>
+#include <utility>
+
+#include "exec/devices/cuda/context_ops.hpp"
 #include "exec/devices/cuda/image_ops.hpp"
+#include "exec/devices/cuda/pinned.hpp"
 #include "exec/devices/cuda/queue.hpp"
 #include "exec/devices/cuda/unwritten_gradients.hpp"
 #include "exec/layers/tensor_ops.hpp"
 
 namespace pipewright::exec::cuda {
 
-class QueueOps final : public TensorOps, public LlamaOps {
+class QueueOps final : public TensorOps, public LlamaOps, public ExpertOps {
  public:
-  /// Both must outlive it.
-  QueueOps(Queue& queue, UnwrittenGradients& unwritten)
-      : queue_(queue), unwritten_(unwritten), images_(queue, unwritten) {}
+  /// Both must outlive it. `between` as Queue::finish() has it, for what waits.
+  QueueOps(Queue& queue, UnwrittenGradients& unwritten, std::function<void()> between = {})
+      : queue_(queue),
+        unwritten_(unwritten),
+        images_(queue, unwritten),
+        context_(queue, *this),
+        between_(std::move(between)) {}
 
   Buffer take(std::size_t words) override {
     return queue_.memory().take(words * queue_.number_bytes());
@@ -26,6 +35,8 @@ class QueueOps final : public TensorOps, public LlamaOps {
                                           words * queue_.number_bytes());
   }
   void copy(std::size_t words, const float* from, float* to) override;
+  void copy_columns(int rows, int width, const float* from, int from_stride, float* to,
+                    int to_stride) override;
   void add_to(std::size_t n, const float* x, float* y) override;
   void linear_forward(const LinearShape& shape, const float* x, const float* w, float* y) override;
   void linear_backward_input(const LinearShape& shape, const float* dy, const float* w,
@@ -85,8 +96,59 @@ class QueueOps final : public TensorOps, public LlamaOps {
   void look_up_backward_weight(const EmbeddingShape& shape, const TokenRange& own,
                                const std::int32_t* ids, const float* dy, float* dtokens,
                                float* dpositions) override;
+  ContextOps& context() override { return context_; }
+
+  ExpertOps& experts() override { return *this; }
+  void router_forward(const LinearShape& shape, const float* x, const float* w, const float* bias,
+                      float* logits) override;
+  void router_backward_input(const LinearShape& shape, const float* dlogits, const float* w,
+                             float* dx) override;
+  void router_backward_weight(const LinearShape& shape, const float* x, const float* dlogits,
+                              float* dw, float* dbias) override;
+  void route(const RouterShape& shape, const float* logits, const float* bias, float* weights,
+             const Routes& routes) override;
+  void place_rows(const RouterShape& shape, const float* earlier, const Routes& routes) override;
+  void count_choices(const RouterShape& shape, const Routes& routes, float* counts) override;
+  void balance(int experts, float rate, const float* counts, float* bias) override;
+  void count_choices_of_chunks(const RouterShape& shape, const Routes& routes,
+                               float* counts) override;
+  void sum_choices(const RouterShape& shape, const float* counts, const ChoiceSums& sums) override;
+  void route_backward(const RouterShape& shape, float share, const float* logits,
+                      const float* weights, const Routes& routes, const float* choices,
+                      const float* dweights, float* dlogits) override;
+  void gather_rows(const RouterShape& shape, int width, const Routes& routes, const float* x,
+                   float* gathered) override;
+  void sum_rows(const RouterShape& shape, int width, const Routes& routes, const float* gathered,
+                float* x) override;
+  void weigh_rows(const RouterShape& shape, int width, const Routes& routes, const float* weights,
+                  const float* z, float* y) override;
+  void weigh_rows_backward(const RouterShape& shape, int width, const Routes& routes,
+                           const float* weights, const float* dy, const float* z, float* dz,
+                           float* dweights) override;
+  RunBegins fetch_begins(const std::int32_t* begin, std::size_t runs, int even) override;
+  void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
+                             const float* x, const float* w, float* y) override;
+  void expert_linear_backward_input(const ExpertLinearShape& shape, const std::int32_t* begin,
+                                    const float* dy, const float* w, float* dx) override;
+  void expert_linear_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
+                                     const std::int32_t* begin, const float* x, const float* dy,
+                                     float* dw) override;
+  void expert_bias_forward(const ExpertLinearShape& shape, const std::int32_t* begin,
+                           const float* bias, float* y) override;
+  void expert_bias_backward_weight(const ExpertLinearShape& shape, const RunsOfMember& runs,
+                                   const std::int32_t* begin, const float* dy,
+                                   float* dbias) override;
 
  private:
+  Buffer rounded_logits(const LinearShape& shape, const float* dlogits);
+  Buffer take_counts(const RouterShape& shape, int chunks);
+  void count_choices(const RouterShape& shape, const Routes& routes, int chunks, bool adds,
+                     float* counts);
+  void clear_behind_runs(const ExpertLinearShape& shape, const std::int32_t* begin, int width,
+                         float* rows);
+  /// y = x · w.
+  static pipewright_cuda_gemm forward_product(const LinearShape& shape, const float* x,
+                                              const float* w, float* y);
   /// Adds x · dy to dw.
   pipewright_cuda_gemm weight_product(const LinearShape& shape, const float* x, const float* dy,
                                       float* dw);
@@ -95,6 +157,12 @@ class QueueOps final : public TensorOps, public LlamaOps {
   Queue& queue_;
   UnwrittenGradients& unwritten_;
   QueueImageOps images_;
+  QueueContextOps context_;
+  const std::function<void()> between_;
+  Pinned<std::int32_t> fetched_;  // of fetch_begins()
 };
+
+/// For kernels of positions.
+pipewright_cuda_places places_of(const EmbeddingShape& shape);
 
 }  // namespace pipewright::exec::cuda

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/base/error.hpp"
 #include "exec/devices/cpu/kernels/rotary.hpp"
 
 namespace pipewright::exec::cuda {
@@ -12,13 +11,12 @@ RotaryTurns::~RotaryTurns() {
 }
 
 const float* RotaryTurns::of(const RotaryShape& shape) {
-  PIPEWRIGHT_ASSERT(shape.context.parts == 1, "rotary positions of parts of sequences on a GPU");
   const auto found = std::find_if(made_.begin(), made_.end(), [&](const Made& one) {
     return one.sequence == shape.sequence && one.head_width == shape.head_width &&
-           one.base == shape.base;
+           one.base == shape.base && one.context == shape.context;
   });
   if (found != made_.end()) return found->at;
-  Made made{shape.sequence, shape.head_width, shape.base, {cuda_, shape.scratch()}};
+  Made made{shape.sequence, shape.head_width, shape.base, shape.context, {cuda_, shape.scratch()}};
   cpu::fill_turns(shape, made.staged.data());
   const std::size_t bytes = shape.scratch() * sizeof(float);
   made.at = static_cast<float*>(required(cuda_, cuda_.allocate(bytes)));

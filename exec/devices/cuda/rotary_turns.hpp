@@ -28,6 +28,7 @@ class RotaryTurns {
   struct Made {
     int sequence = 0, head_width = 0;
     double base = 0;
+    ContextPlace context;
     Pinned<float> staged;  // the copy may not be done yet
     float* at = nullptr;
   };

@@ -56,6 +56,15 @@ PIPEWRIGHT_HOST_DEVICE inline float lane_part(int lane, int n, float start, Comb
   return part;
 }
 
+/// The same of term(j), a place after another.
+template <int lanes, class Combine, class Term>
+PIPEWRIGHT_HOST_DEVICE inline float lane_places(int lane, int n, float start, Combine combine,
+                                                Term term) {
+  float part = start;
+  for (int j = lane; j < n; j += lanes) part = combine(part, term(j));
+  return part;
+}
+
 /// What one of the lanes does of to[j] = f(a[j], b[j], …); `to` may be one of the arrays.
 template <int lanes, bool packed, class F, class To, class... Arrays>
 PIPEWRIGHT_HOST_DEVICE inline void lane_map(int lane, int n, F f, To* to, const Arrays*... arrays) {

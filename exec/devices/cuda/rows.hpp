@@ -5,10 +5,11 @@
 // exec/devices/cpu/kernels/.
 //
 // `Lanes` is whoever runs the row: reduce(n, start, combine, term, a, b, …) and sum(n, term, a, b,
-// …) give all lanes the same number, of term(a[j], b[j], …) for all elements; map(n, f, to, a, b,
-// …) sets to[j] = f(a[j], b[j], …), and `to` may be one of the arrays; first(f) calls f in lane 0;
-// sync() lets what the lanes have read or written be seen by one another. T is float or Bfloat16;
-// all of it is computed in float.
+// …) give all lanes the same number, of term(a[j], b[j], …) for all elements, and reduce_places(n,
+// start, combine, term) of term(j); map(n, f, to, a, b, …) sets to[j] = f(a[j], b[j], …), and `to`
+// may be one of the arrays; each_place(n, f) calls f(j); first(f) calls f in lane 0; sync() lets
+// what the lanes have read or written be seen by one another. T is float or Bfloat16; all of it is
+// computed in float.
 #pragma once
 
 #include <cmath>
@@ -17,6 +18,7 @@
 
 #include "exec/base/host_device.hpp"
 #include "exec/devices/cpu/kernels/exponential.hpp"
+#include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/row_packs.hpp"
 
 namespace pipewright::exec::cuda {
@@ -158,43 +160,58 @@ struct RmsNormBackwardInput {
   }
 };
 
-/// Row i of a square of scores sees the keys 0 … i.
+/// Where the scores of a query begin, and those of their gradients, and how many keys it sees.
+struct CausalRow {
+  std::size_t at, gradient;
+  int seen;
+};
+PIPEWRIGHT_HOST_DEVICE inline CausalRow causal_row(const pipewright_cuda_causal& of,
+                                                   std::size_t row) {
+  const auto rows = static_cast<std::size_t>(of.rows);
+  const std::size_t matrix = row / rows, i = row % rows;
+  const std::size_t in_matrix = i * static_cast<std::size_t>(of.columns);
+  return {matrix * static_cast<std::size_t>(of.step) + in_matrix,
+          matrix * static_cast<std::size_t>(of.gradient_step) + in_matrix,
+          of.first + static_cast<int>(i) + 1};
+}
+
 template <class T>
 struct CausalSoftmaxForward {
-  int sequence;
+  int width;  // columns
+  pipewright_cuda_causal of;
   T* scores;
 
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
-    T* p = scores + row * static_cast<std::size_t>(sequence);
-    const int seen = static_cast<int>(row % static_cast<std::size_t>(sequence)) + 1;
-    softmax(lanes, seen, p, p);
+    const CausalRow place = causal_row(of, row);
+    T* p = scores + place.at;
+    softmax(lanes, place.seen, p, p);
     lanes.map(
-        sequence - seen, [] { return 0.0F; }, p + seen);
+        width - place.seen, [] { return 0.0F; }, p + place.seen);
   }
 };
 
 template <class T>
 struct CausalSoftmaxBackwardInput {
-  int sequence;
+  int width;
+  pipewright_cuda_causal of;
   float factor;
   const T* probabilities;
   T* d;
 
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
-    const std::size_t at = row * static_cast<std::size_t>(sequence);
-    const T* p = probabilities + at;
-    T* out = d + at;
-    const int seen = static_cast<int>(row % static_cast<std::size_t>(sequence)) + 1;
+    const CausalRow place = causal_row(of, row);
+    const T* p = probabilities + place.at;
+    T* out = d + place.gradient;
     const float dot = lanes.sum(
-        seen, [](float a, float b) { return a * b; }, p, out);
-    const auto gradient = [dot, by = factor](float of, float from) {
-      return by * (of * (from - dot));
+        place.seen, [](float a, float b) { return a * b; }, p, out);
+    const auto gradient = [dot, by = factor](float of_p, float from) {
+      return by * (of_p * (from - dot));
     };
-    lanes.map(seen, gradient, out, p, out);
+    lanes.map(place.seen, gradient, out, p, out);
     lanes.map(
-        sequence - seen, [] { return 0.0F; }, out + seen);
+        width - place.seen, [] { return 0.0F; }, out + place.seen);
   }
 };
 

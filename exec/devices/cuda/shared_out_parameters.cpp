@@ -13,12 +13,19 @@ ElementRange Parameters::overlap(const Placed& p, const ElementRange& range) {
           std::clamp(range.end, p.offset, end) - p.offset};
 }
 
-/// Of the array, so that each part is one range there.
+/// Of the array, so that each part is one range of a section.
 std::vector<ElementRange> Parameters::ranges_of(const StageParameters&,
                                                 const ShardPlace& place) const {
-  PIPEWRIGHT_ASSERT(place.of_all.count == part_.count, "parts of another number of replicas");
+  PIPEWRIGHT_ASSERT(place.of_all.count == place_.of_all.count,
+                    "parts of another number of replicas");
   std::vector<ElementRange> ranges;
-  for (const Placed& p : all_) ranges.push_back(overlap(p, part_at(place.of_all.index)));
+  for (const Placed& p : all_) {
+    const Section& section = section_of(p);
+    const PartOfAll& part = section.is_apart ? place.of_experts : place.of_all;
+    // Every replica makes statistics.
+    ranges.push_back(section.is_statistics ? ElementRange{}
+                                           : overlap(p, section.part_at(part.index)));
+  }
   return ranges;
 }
 
@@ -30,26 +37,30 @@ void Parameters::own(const std::vector<ElementRange>&, const Sharding& sharding)
 GradientPart Parameters::owned_part(std::span<const ElementRange> ranges,
                                     bool with_gradients) const {
   GradientPart part;
-  const auto copy = [&](const float* array, std::size_t place) {
+  // `own`: where the own part of the parameter's section begins.
+  const auto copy = [&](const float* own, std::size_t place) {
     const ElementRange& range = ranges[place];
+    const Placed& p = all_[place];
     AlignedFloats& to = part.gradients.emplace_back(range.size());
     if (range.size() > 0)
-      copy_floats(array + (all_[place].offset + range.begin - own_.begin), to.size(), to.data());
+      copy_floats(own + (p.offset + range.begin - section_of(p).own.begin), to.size(), to.data());
   };
-  for (std::size_t i = 0; i < all_.size(); ++i) copy(own_values(), i);
+  for (std::size_t i = 0; i < all_.size(); ++i) copy(own_values(section_of(all_[i])), i);
   for (std::size_t i = 0; with_gradients && i < all_.size(); ++i)
-    copy(gradients_.floats() + own_.begin, i);
+    copy(gradients_.floats() + section_of(all_[i]).own.begin, i);
   finish();
   return part;
 }
 
-void Parameters::take(std::span<const ElementRange> ranges, bool, const GradientPart& part) {
+void Parameters::take(std::span<const ElementRange> ranges, bool with_experts,
+                      const GradientPart& part) {
   const std::size_t n = all_.size();
   if (part.gradients.size() != n && part.gradients.size() != 2 * n)
     throw RunError("received parameters of another stage");
   std::vector<std::vector<Bfloat16>> narrow;  // until they are copied
   for (std::size_t i = 0; i < part.gradients.size(); ++i) {
     const Placed& p = all_[i % n];
+    if (p.host->is_of_experts && !with_experts) continue;
     const AlignedFloats& from = part.gradients[i];
     const ElementRange& range = ranges[i % n];
     if (from.size() != range.size()) throw RunError("received parameters of another part");

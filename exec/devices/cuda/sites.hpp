@@ -26,8 +26,9 @@ class Partitions {
   Partitions& operator=(const Partitions&) = delete;
 
   /// As large as the GPU gives them: its clusters of SMs may allow fewer equal parts of a size than
-  /// its number of SMs does, and then they are smaller. Throws as partition_sms() does, and
-  /// RunError with the driver's words if it gives none.
+  /// its number of SMs does, and then they are smaller. Throws InputError if the GPU has not enough
+  /// SMs for so many parts, MachineError if it cannot be divided at all, and RunError with the
+  /// driver's words if it gives none.
   Division divide(int gpu, int count);
 
  private:

@@ -12,16 +12,17 @@ namespace {
 
 std::unique_ptr<StageDevice> device_for(Queue& queue, const StageSpec& spec,
                                         std::function<void()> between, RunMode mode,
-                                        const PartOfAll& part) {
+                                        const ShardPlace& place) {
   require_layers(*spec.model);
-  return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, part);
+  return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, place,
+                                       spec.ranks.experts > 1);
 }
 
 }  // namespace
 
 Stage::Stage(Queue& queue, const StageSpec& spec, std::function<void()> between, RunMode mode,
-             const PartOfAll& part)
-    : TrainableStage(spec, device_for(queue, spec, std::move(between), mode, part)) {
+             const ShardPlace& place)
+    : TrainableStage(spec, device_for(queue, spec, std::move(between), mode, place)) {
   if (mode != RunMode::Train) forward_only(mode);
 }
 
@@ -39,18 +40,25 @@ void Stage::end_rehearsal() {
   on().parameters().forget_health();
 }
 
-/// All gradients as one array, which the transport changes in place, after what is on the computing
-/// stream; zeros where nothing went in.
+/// Replicas that share out more than one array do it by way of the hosts.
+bool Stage::sums_on_gpu() const {
+  return sums_on_gpu_ && (!is_sharded() || on().parameters().are_equal_parts());
+}
+
+/// All gradients, but those of experts that differ among replicas, as one array, which the
+/// transport changes in place, after what is on the computing stream; zeros where nothing went in.
 PartPtr Stage::part_on_device() {
-  if (!sums_on_gpu_) return nullptr;
+  if (!sums_on_gpu()) return nullptr;
   if (!has_gradients()) begin_gradients();
   Queue& queue = on().queue();
-  return std::make_shared<DevicePart>(on().parameters().gradients(),
+  Parameters& parameters = on().parameters();
+  const Buffer gradients = parameters.gradients();
+  return std::make_shared<DevicePart>(gradients, parameters.common_bytes(),
                                       queue.record(queue.computing()));
 }
 
 PartPtr Stage::weights_on_device(bool with_gradients) {
-  if (!sums_on_gpu_) return nullptr;
+  if (!sums_on_gpu()) return nullptr;
   Queue& queue = on().queue();
   Parameters& parameters = on().parameters();
   const Buffer gradients = with_gradients ? parameters.gradients() : Buffer();

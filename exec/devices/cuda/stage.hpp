@@ -21,10 +21,10 @@ class Stage final : public TrainableStage {
  public:
   /// Throws InputError if the layers do not fit each other, or no GPU trains them. Functions that
   /// wait (squares(), and what brings parts to the host or takes some from it) call `between` as
-  /// Queue::finish() does. In another mode than Train it is forward_only(). `part`: of the replicas
-  /// for which own_shard() will be called.
+  /// Queue::finish() does. In another mode than Train it is forward_only(). `place`: among the
+  /// replicas for which own_shard() will be called.
   Stage(Queue& queue, const StageSpec& spec, std::function<void()> between = {},
-        RunMode mode = RunMode::Train, const PartOfAll& part = {});
+        RunMode mode = RunMode::Train, const ShardPlace& place = {});
 
   /// Between steps: what they read on the host. Old gradients are gone, and so is a fetched state.
   void begin_step(int step);
@@ -57,6 +57,7 @@ class Stage final : public TrainableStage {
 
  private:
   StageDevice& on() const;
+  bool sums_on_gpu() const;
 
   bool sums_on_gpu_ = false;
 };

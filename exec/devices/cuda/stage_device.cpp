@@ -1,11 +1,12 @@
 #include "exec/devices/cuda/stage_device.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "exec/devices/cuda/context_elements.hpp"
+#include "exec/training/stage_loss.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -16,13 +17,14 @@ constexpr std::size_t kRowFacts = 3;
 }  // namespace
 
 StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between,
-                         RunMode mode, const PartOfAll& part)
+                         RunMode mode, const ShardPlace& place, bool experts_differ)
     : queue_(queue),
       shape_(shape),
       between_(std::move(between)),
       mode_(mode),
-      part_(part),
-      ops_(queue, unwritten_),
+      place_(place),
+      experts_differ_(experts_differ),
+      ops_(queue, unwritten_, between_),
       answers_(static_cast<std::size_t>(shape.micro_batches)),
       loss_sums_(answers_.size()),
       counted_rows_(answers_.size(), shape.extent.rows()) {
@@ -35,6 +37,7 @@ StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<vo
   }
   staged_answers_ = Pinned<float>(queue.cuda(), count * shape.answer_words());
   facts_ = Pinned<float>(queue.cuda(), count * fact_words());
+  if (shape.context.parts > 1) row_losses_ = Pinned<float>(queue.cuda(), count * loss_words());
   if (mode == RunMode::Train) return;
   const auto rows = static_cast<std::size_t>(shape.extent.rows());
   row_facts_ = Pinned<float>(queue.cuda(), count * rows * kRowFacts);
@@ -44,7 +47,8 @@ StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parame
                                            const OptimizerSpec& optimizer, std::uint64_t seed) {
   const bool trains = mode_ == RunMode::Train;
   parameters_ = std::make_unique<Parameters>(
-      queue_, unwritten_, parameters, Parameters::Start{optimizer, seed, trains, part_}, between_);
+      queue_, unwritten_, parameters,
+      Parameters::Start{optimizer, seed, trains, place_, experts_differ_}, between_);
   return *parameters_;
 }
 
@@ -92,24 +96,22 @@ void StageDevice::take_answers(int micro_batch) {
 // --- Losses ---
 
 /// Of a row, what exec/devices/cuda/module_api.h says the kernels leave.
-std::size_t StageDevice::fact_words() const {
-  const auto rows = static_cast<std::size_t>(shape_.extent.rows());
-  return shape_.has_labels() ? 3 * rows : rows;
-}
+std::size_t StageDevice::fact_words() const { return shape_.extent.words(facts_of_row()); }
 
-void StageDevice::enqueue_facts(int micro_batch, const Buffer& facts) {
+void StageDevice::enqueue_facts(int micro_batch, Buffer facts) {
   const std::size_t count = fact_words();
   queue_.copy(facts_.data() + static_cast<std::size_t>(micro_batch) * count, facts.at(),
               count * sizeof(float));
+  if (shape_.context.parts > 1) latest_facts_ = std::move(facts);
 }
 
 void StageDevice::softmax_cross_entropy_forward(int micro_batch, const LossShape& shape,
                                                 const float* logits, float* probabilities) {
   take_answers(micro_batch);
-  const Buffer facts = taken_facts();
+  Buffer facts = taken_facts();
   queue_.run(queue_.kernels().cross_entropy_forward, shape_.extent.rows(), shape.width, logits,
              answers(micro_batch).ids(), probabilities, facts.floats());
-  enqueue_facts(micro_batch, facts);
+  enqueue_facts(micro_batch, std::move(facts));
 }
 
 void StageDevice::softmax_cross_entropy_backward_input(int micro_batch, const LossShape& shape,
@@ -135,10 +137,10 @@ void StageDevice::add_exponentials(const LogitsPart& part, const float* logits, 
 
 void StageDevice::finish_cross_entropy(int micro_batch, const LogitsPart& part, const float* facts,
                                        const float* sums, float* probabilities) {
-  const Buffer of_rows = taken_facts();
+  Buffer of_rows = taken_facts();
   queue_.run(queue_.kernels().finish_cross_entropy, part.own.rows, part.own.width, part.members,
              facts, sums, probabilities, of_rows.floats());
-  enqueue_facts(micro_batch, of_rows);
+  enqueue_facts(micro_batch, std::move(of_rows));
 }
 
 void StageDevice::divided_cross_entropy_backward_input(int micro_batch, const LogitsPart& part,
@@ -151,10 +153,10 @@ void StageDevice::divided_cross_entropy_backward_input(int micro_batch, const Lo
 
 void StageDevice::mse_forward(int micro_batch, const LossShape& shape, const float* y) {
   take_answers(micro_batch);
-  const Buffer facts = taken_facts();
+  Buffer facts = taken_facts();
   queue_.run(queue_.kernels().mse_forward, shape_.extent.rows(), shape.width, y,
              answers(micro_batch).floats(), facts.floats());
-  enqueue_facts(micro_batch, facts);
+  enqueue_facts(micro_batch, std::move(facts));
 }
 
 void StageDevice::mse_backward_input(int micro_batch, const LossShape& shape, const float* y,
@@ -164,24 +166,43 @@ void StageDevice::mse_backward_input(int micro_batch, const LossShape& shape, co
              targets.floats(), scale, dy);
 }
 
+void StageDevice::put_row_losses(int micro_batch, float* at) {
+  const Buffer facts = std::exchange(latest_facts_, Buffer());
+  const int rows = shape_.extent.rows();
+  if (queue_.site().precision != Precision::Exact)
+    return queue_.run(queue_.kernels().losses_of_rows, rows, facts_of_row(), facts.floats(),
+                      reinterpret_cast<double*>(at));
+  queue_.finish(queue_.record(queue_.computing()), between_);
+  const auto place = static_cast<std::size_t>(micro_batch);
+  const float* of_row = facts_.data() + place * fact_words();
+  float* const staged = row_losses_.data() + place * loss_words();
+  for (int row = 0; row < rows; ++row, of_row += facts_of_row()) {
+    const double loss = loss_of_row(of_row, facts_of_row());
+    std::memcpy(staged + std::ptrdiff_t{2} * row, &loss, sizeof loss);
+  }
+  queue_.copy(at, staged, shape_.extent.words(1) * sizeof(double));
+}
+
+void StageDevice::take_row_losses(int micro_batch, int, const float* all) {
+  queue_.copy(row_losses_.data() + static_cast<std::size_t>(micro_batch) * loss_words(), all,
+              loss_words() * sizeof(float));
+}
+
 void StageDevice::read_losses() {
   if (facts_.size() == 0) return;
-  for (std::size_t m = 0; m < loss_sums_.size(); ++m)
-    loss_sums_[m] = sum_of(facts_.data() + m * fact_words(), counted_rows_[m]);
+  for (std::size_t m = 0; m < loss_sums_.size(); ++m) {
+    const int rows = counted_rows_[m];
+    loss_sums_[m] = shape_.context.parts > 1 ? sum_of_losses(shape_, rows / shape_.extent.sequence,
+                                                             row_losses_.data() + m * loss_words())
+                                             : sum_of(facts_.data() + m * fact_words(), rows);
+  }
 }
 
 /// The sum over rows in double, as exec/devices/cpu/kernels/loss.cpp takes it.
 double StageDevice::sum_of(const float* facts, int rows) const {
   double total = 0;
-  for (int r = 0; r < rows; ++r) {
-    if (!shape_.has_labels()) {
-      total += static_cast<double>(facts[r]);
-      continue;
-    }
-    const float* const row = facts + static_cast<std::ptrdiff_t>(r) * 3;
-    total += std::log(static_cast<double>(row[1])) +
-             (static_cast<double>(row[0]) - static_cast<double>(row[2]));
-  }
+  for (int r = 0; r < rows; ++r, facts += facts_of_row())
+    total += loss_of_row(facts, facts_of_row());
   return total;
 }
 

@@ -22,7 +22,7 @@ class StageDevice final : public exec::StageDevice {
  public:
   /// The queue must outlive it. `between` as for Parameters.
   StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between, RunMode mode,
-              const PartOfAll& part);
+              const ShardPlace& place, bool experts_differ);
 
   Queue& queue() const { return queue_; }
   Parameters& parameters() const { return *parameters_; }
@@ -51,6 +51,9 @@ class StageDevice final : public exec::StageDevice {
   void mse_forward(int micro_batch, const LossShape& shape, const float* y) override;
   void mse_backward_input(int micro_batch, const LossShape& shape, const float* y, float scale,
                           float* dy) override;
+  /// In exact numerics it waits: the logarithm is the host's.
+  void put_row_losses(int micro_batch, float* at) override;
+  void take_row_losses(int micro_batch, int samples, const float* all) override;
   double loss_sum(int micro_batch) const override;
   void note_outputs(int micro_batch, const LogitsPart& part, const float* outputs,
                     RunMode mode) override;
@@ -63,8 +66,12 @@ class StageDevice final : public exec::StageDevice {
   /// Floats that F leaves of a micro-batch's loss.
   std::size_t fact_words() const;
   Buffer taken_facts() { return queue_.memory().take_floats(fact_words()); }
-  void enqueue_facts(int micro_batch, const Buffer& facts);
+  void enqueue_facts(int micro_batch, Buffer facts);
+  /// What the kernels leave of a row's loss.
+  int facts_of_row() const { return shape_.has_labels() ? 3 : 1; }
   double sum_of(const float* facts, int rows) const;
+  /// Of all ranks' rows of a micro-batch, two floats for each.
+  std::size_t loss_words() const { return 2 * shape_.whole_extent().words(1); }
   std::vector<RowOutcome> judged_rows(int micro_batch, int rows) const;
   std::vector<float> outputs_of(int micro_batch, int rows) const;
   std::size_t output_words() const { return shape_.extent.words(shape_.width_out); }
@@ -74,16 +81,19 @@ class StageDevice final : public exec::StageDevice {
   const StageShape shape_;
   const std::function<void()> between_;
   const RunMode mode_;
-  const PartOfAll part_;
+  const ShardPlace place_;
+  const bool experts_differ_;
   UnwrittenGradients unwritten_;
   QueueOps ops_;
   std::unique_ptr<Parameters> parameters_;
   Pinned<float> staged_inputs_, staged_answers_, facts_;
   Pinned<float> row_facts_;    // evaluate
+  Pinned<float> row_losses_;   // where ranks have a part of every sequence each
   Pinned<std::byte> outputs_;  // predict: numbers of the queue's own
   // By micro-batch:
   std::vector<Buffer> answers_;  // labels or targets, from F to I
   std::vector<std::optional<double>> loss_sums_;
+  Buffer latest_facts_;  // from F of a loss until put_row_losses()
   std::vector<int> counted_rows_;
 };
 

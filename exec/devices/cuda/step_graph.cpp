@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/model/find_layer.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -21,7 +22,10 @@ StepWay way_of_captured_run(int step) {
   return step == kCapturedStep ? StepWay::Captured : StepWay::Replayed;
 }
 
-std::string why_not_captured(const Program& program) {
+std::string why_not_captured(const Program& program, const Model& model) {
+  if (find_layer(model,
+                 [](const Layer& layer) { return layer.kind == LayerKind::MixtureOfExperts; }))
+    return "how many rows an expert takes is known only inside a step";
   for (const Instruction& in : program.code) {
     if (in.kind == ActionKind::ReduceTied)
       return "the gradients of a tied head are summed on the host";
@@ -32,8 +36,8 @@ std::string why_not_captured(const Program& program) {
   return "";
 }
 
-void require_captured(const Program& program) {
-  const std::string why = why_not_captured(program);
+void require_captured(const Program& program, const Model& model) {
+  const std::string why = why_not_captured(program, model);
   if (!why.empty())
     throw InputError("a step of this run cannot be one CUDA graph: " + why +
                      "; leave out --cuda-graph");

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/model/model.hpp"
 #include "core/program/program.hpp"
 #include "exec/devices/cuda/queue.hpp"
 
@@ -29,10 +30,10 @@ inline constexpr int kLeastCapturedSteps = 2;
 /// `step` counts from the beginning of the run.
 StepWay way_of_captured_run(int step);
 
-/// Why the steps of such a Program cannot be captured; empty: they can.
-std::string why_not_captured(const Program& program);
+/// Why the steps of such a Program and model cannot be captured; empty: they can.
+std::string why_not_captured(const Program& program, const Model& model);
 /// Throws InputError with that reason.
-void require_captured(const Program& program);
+void require_captured(const Program& program, const Model& model);
 
 class StepGraph {
  public:

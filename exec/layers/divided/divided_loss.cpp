@@ -1,20 +1,12 @@
 #include "exec/layers/divided/divided_loss.hpp"
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "exec/layers/layer.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec {
-namespace {
-
-Buffer floats(TensorOps& ops, int rows, int width) {
-  return ops.take(static_cast<std::size_t>(rows) * static_cast<std::size_t>(width));
-}
-
-}  // namespace
-
 OwnLogits unknown_logits() {
   return {[](bool, float*) {}, [](bool, const float*, float*) {}};
 }
@@ -49,15 +41,16 @@ Task<LogitSums> bring_logits_together(TensorOps& ops, TensorGroup& group, int ro
 }
 
 Task<Buffer> bring_losses_together(TensorOps& ops, ContextGroup& group, int rows,
-                                   std::span<const double> own) {
+                                   std::function<void(float* at)> put_own) {
   constexpr int kFloats = sizeof(double) / sizeof(float);
   const int all_rows = rows * group.size();
-  Buffer all = floats(ops, all_rows, kFloats);
-  if (!own.empty())
-    std::memcpy(all.floats() + static_cast<std::size_t>(group.index()) * own.size() * kFloats,
-                own.data(), own.size_bytes());
-  RowsOfMembers wanted{
-      .what = "loss.rows", .values = all.floats(), .rows = all_rows, .width = kFloats};
+  Buffer all = ops.take_floats(words_of(all_rows, kFloats));
+  if (put_own) put_own(all.floats() + words_of(std::int64_t{group.index()} * rows, kFloats));
+  RowsOfMembers wanted{.what = "loss.rows",
+                       .values = all.floats(),
+                       .rows = all_rows,
+                       .width = kFloats,
+                       .in_floats = true};
   co_await group.gathered(wanted);
   co_return all;
 }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <functional>
-#include <span>
 
 #include "exec/base/buffer.hpp"
 #include "exec/base/task.hpp"
@@ -37,9 +36,10 @@ struct LogitSums {
 Task<LogitSums> bring_logits_together(TensorOps& ops, TensorGroup& group, int rows, OwnLogits own);
 
 /// Where ranks have a part of every sequence each: the losses of all ranks' rows, member by member,
-/// from those of this one, which has so many. Each takes the place of two floats, for sums over
-/// rows are taken in double (exec/layers/ops.hpp). Pauses once. No losses: whoever only counts.
+/// from those of this one, which has so many and which `put_own` writes. Each takes the place of
+/// two floats, for sums over rows are taken in double (exec/layers/ops.hpp). Pauses once. No
+/// function: whoever only counts.
 Task<Buffer> bring_losses_together(TensorOps& ops, ContextGroup& group, int rows,
-                                   std::span<const double> own);
+                                   std::function<void(float* at)> put_own);
 
 }  // namespace pipewright::exec

@@ -296,7 +296,7 @@ std::string_view to_string(CallKind kind) {
     case CallKind::AllGather:
       return "ncclAllGather";
     case CallKind::AllToAll:
-      return "ncclAlltoAll";
+      return "ncclSend + ncclRecv, all";
     case CallKind::Broadcast:
       return "ncclBroadcast";
     case CallKind::RingSend:

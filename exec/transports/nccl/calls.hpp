@@ -2,11 +2,18 @@
 // with the events that order the streams. Plain data: `run --transport nccl --dry-run` prints it,
 // exec/transports/nccl/read_back.hpp turns it into a Program again for check to judge, and the
 // transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs,
-// over the array of all gradients, or weights, with its gaps for alignment, and the ALL_REDUCEs,
-// REDUCE_SCATTERs and ALL_GATHERs of groups outside of exact numerics (no GPU trains layers yet
-// that ask for others), and it makes calls that follow one another on different communicators
-// between an ncclGroupStart and End, which changes nothing but what they cost. Nothing here needs a
-// GPU.
+// over the array of all gradients, or weights, with its gaps for alignment (where replicas divide
+// experts: of the rest, and if an expert is on several of them, all by way of the hosts), and the
+// ALL_REDUCEs, REDUCE_SCATTERs, ALL_GATHERs, RING_SENDs and ALL_TO_ALLs of groups outside of exact
+// numerics (no GPU trains layers yet that ask for others), and it makes calls that follow one
+// another on different communicators between an ncclGroupStart and End, which changes nothing but
+// what they cost. Nothing here needs a GPU.
+//
+// A RING_SEND of several arrays is a send and a receive of each in one group.
+//
+// An ALL_TO_ALL is a group of a send to each other member and a receive from each, of as many rows
+// as the router has chosen; `count` is what they are where rows go evenly. Where members do not
+// know yet what comes, the same goes in front of it with the counts, and the host waits for these.
 //
 // A rank has a stream that computes and, under `stream`, one for each queue of docs/semantics.md
 // §2.1 and one for its collectives. A call's stream first waits for the events in `waits_for`.
@@ -37,7 +44,7 @@ enum class CallKind : std::uint8_t {
   AllReduce,
   ReduceScatter,
   AllGather,
-  AllToAll,
+  AllToAll,  // to each member, and from each, as one group
   Broadcast,
   RingSend,  // to the next member, and from the one before, as one group
 };

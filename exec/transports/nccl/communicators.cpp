@@ -60,6 +60,21 @@ std::string group_of(const Program& program, const Collective& collective) {
   return is_group_collective(first.kind) ? program.call(first).group : "";
 }
 
+ActionKind kind_of(const Program& program, const Collective& collective) {
+  return program.code[collective.members.front().instruction].kind;
+}
+
+std::vector<std::pair<int, int>> all_edges(const Communicator& communicator) {
+  const int members = static_cast<int>(communicator.members.size());
+  std::vector<std::pair<int, int>> edges;
+  for (int from = 0; from < members; ++from) {
+    for (int to = 0; to < members; ++to) {
+      if (from != to) edges.emplace_back(from, to);
+    }
+  }
+  return edges;
+}
+
 /// All ranks that send or receive.
 std::vector<RankId> ranks_of(const std::vector<Route>& routes) {
   std::vector<RankId> ranks;
@@ -116,6 +131,12 @@ void plan_collectives(const Program& program, CommunicatorPlan& plan) {
     plan.of_collective.push_back(known.at(key_of(collective)));
 }
 
+/// From each member to the next one.
+void add_ring(const Communicator& communicator, std::vector<std::pair<int, int>>& edges) {
+  const auto members = static_cast<int>(communicator.members.size());
+  for (int m = 0; m < members; ++m) edges.emplace_back(m, (m + 1) % members);
+}
+
 void plan_warm_ups(const Program& program, CommunicatorPlan& plan) {
   std::vector<std::vector<std::pair<int, int>>> edges(plan.communicators.size());
   if (program.policy.connect == Connect::Ready) {
@@ -124,18 +145,30 @@ void plan_warm_ups(const Program& program, CommunicatorPlan& plan) {
       edges[plan.of_route[r]].emplace_back(communicator.index_of(program.routes[r].source),
                                            communicator.index_of(program.routes[r].destination));
     }
+    for (std::size_t i = 0; i < program.collectives.size(); ++i) {
+      const std::uint32_t c = plan.of_collective[i];
+      if (program.collectives[i].kind == ActionKind::RingSend)
+        add_ring(plan.communicators[c], edges[c]);
+    }
+  }
+  // Exchanges of rows are sends and receives between all members.
+  std::vector<bool> has_sums(plan.communicators.size(), false);
+  for (std::size_t i = 0; i < program.collectives.size(); ++i) {
+    const std::uint32_t c = plan.of_collective[i];
+    const bool exchanges = kind_of(program, program.collectives[i]) == ActionKind::AllToAll;
+    if (!exchanges) has_sums[c] = true;
+    if (exchanges && edges[c].empty()) edges[c] = all_edges(plan.communicators[c]);
   }
   for (std::uint32_t c = 0; c < plan.communicators.size(); ++c) {
     std::sort(edges[c].begin(), edges[c].end());
     edges[c].erase(std::unique(edges[c].begin(), edges[c].end()), edges[c].end());
-    const Use use = plan.communicators[c].use;
-    if (use == Use::Replicas || use == Use::Group || !edges[c].empty())
-      plan.warm_ups.push_back({c, std::move(edges[c])});
+    if (has_sums[c]) plan.warm_ups.push_back({c, {}});
+    if (!edges[c].empty()) plan.warm_ups.push_back({c, std::move(edges[c])});
   }
 }
 
-/// Peers of the member over which it sends or receives.
-int connections_of(const Communicator& communicator) {
+/// Peers of the member over which it sends or receives. `has_edges`: of a group, each to each, too.
+int connections_of(const Communicator& communicator, bool has_edges) {
   const int others = static_cast<int>(communicator.members.size()) - 1;
   switch (communicator.use) {
     case Use::Edge:
@@ -146,7 +179,7 @@ int connections_of(const Communicator& communicator) {
       return 2 * std::min(others, 2);  // neighbours along the pipeline, both directions
     case Use::Replicas:
     case Use::Group:
-      return 2 * std::min(others, 2);  // a ring
+      return 2 * std::min(others, 2) + (has_edges ? 2 * others : 0);  // a ring
   }
   return 1;
 }
@@ -205,9 +238,13 @@ DeviceShare share_of(const CommunicatorPlan& plan, RankId rank) {
   DeviceShare share;
   for (const std::uint32_t c : plan.joined_by(rank)) {
     const Communicator& communicator = plan.communicators[c];
+    const bool has_edges =
+        std::any_of(plan.warm_ups.begin(), plan.warm_ups.end(),
+                    [c](const WarmUp& one) { return one.communicator == c && !one.edges.empty(); });
     ++share.communicators;
     share.ctas += communicator.most_ctas;
-    share.buffers += Bytes(kBufferBytes * communicator.most_ctas * connections_of(communicator));
+    share.buffers +=
+        Bytes(kBufferBytes * communicator.most_ctas * connections_of(communicator, has_edges));
   }
   return share;
 }

@@ -183,6 +183,7 @@ void RankLink::begin_step() {
   received_.resize(end_ - begin_);
   next_sum_ = 0;
   issued_sums_.assign(end_ - begin_, 0);
+  counting_.reset();
   const std::scoped_lock lock(mutex_);
   parts_.assign(end_ - begin_, nullptr);
   ended_before_ += called_.size();
@@ -346,20 +347,20 @@ void RankLink::issue_sum(InstructionId member) {
 
 /// A member's part of the array, as the k-th of equal ones, begins where NCCL looks for it in
 /// place.
-int RankLink::call_collective(InstructionId member, const Buffer& array, void* stream) const {
+int RankLink::call_collective(InstructionId member, void* array, std::size_t bytes,
+                              void* stream) const {
   const Collective& collective = program_.collectives[code(member).route];
   const std::uint32_t c = plan_.of_collective[code(member).route];
   void* const communicator = communicators_[c];
-  const std::size_t part = array.bytes() / collective.members.size();
-  auto* const own = static_cast<std::byte*>(array.at()) +
+  const std::size_t part = bytes / collective.members.size();
+  auto* const own = static_cast<std::byte*>(array) +
                     part * static_cast<std::size_t>(plan_.communicators[c].index_of(rank_));
   if (collective.kind == ActionKind::Unshard)
-    return nccl_.all_gather(own, array.at(), part, PIPEWRIGHT_NCCL_BYTES, communicator, stream);
+    return nccl_.all_gather(own, array, part, PIPEWRIGHT_NCCL_BYTES, communicator, stream);
   constexpr int kKind = PIPEWRIGHT_NCCL_FLOAT32;
   if (collective.sharded)
-    return nccl_.reduce_scatter(array.at(), own, part / sizeof(float), kKind, communicator, stream);
-  return nccl_.all_reduce(array.at(), array.at(), array.bytes() / sizeof(float), kKind,
-                          communicator, stream);
+    return nccl_.reduce_scatter(array, own, part / sizeof(float), kKind, communicator, stream);
+  return nccl_.all_reduce(array, array, bytes / sizeof(float), kKind, communicator, stream);
 }
 
 /// What ranks that divide layers bring together, in place. Rows are of whatever numbers.
@@ -386,21 +387,52 @@ int RankLink::call_group(InstructionId member, const cuda::ArrayOfGroup& array,
   }
 }
 
+/// To the next member and from the one before, as one group: between two they are the same.
+void RankLink::send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream) {
+  const std::uint32_t c = plan_.of_collective[code(member).route];
+  const Communicator& group = plan_.communicators[c];
+  const int members = static_cast<int>(group.members.size()), own = group.index_of(rank_);
+  const int next = (own + 1) % members, before = (own + members - 1) % members;
+  const std::string what = program_.text(member);
+  constexpr int kKind = PIPEWRIGHT_NCCL_BYTES;
+  call([&] { return nccl_.group_start(); }, "a group");
+  for (const cuda::RoundOfGroup::Hop& hop : round.hops) {
+    call([&] { return nccl_.send(hop.sent, round.bytes, kKind, next, communicators_[c], stream); },
+         what.c_str());
+    call(
+        [&] {
+          return nccl_.receive(hop.arrived, round.bytes, kKind, before, communicators_[c], stream);
+        },
+        what.c_str());
+  }
+  call([&] { return nccl_.group_end(); }, "a group");
+  settle(c);
+}
+
 void RankLink::make_sum(InstructionId member) {
   cuda::Queue& queue = *device_.queue;
   queue.enter();
   const std::uint32_t c = plan_.of_collective[code(member).route];
   const cuda::DevicePart& part = *parts_[member - begin_];
   void* const stream = stream_of(member);
+  // Members' calls of one communicator keep their order, and one exchange is counted at a time.
+  const bool counts = part.exchange.rows != nullptr && part.exchange.rows->make_room;
+  if (counting_ && (counts || plan_.of_collective[code(counting_->member).route] == c))
+    finish_counting();
+  if (counts) return begin_counting(member, *part.exchange.rows, stream);
   if (stream != queue.computing()) queue.wait(stream, part.ready);
   cuda::Event start = device_.timeline->mark(stream);
+  if (!part.round.hops.empty()) send_round(member, part.round, stream);
+  if (part.exchange.rows != nullptr) exchange_rows(member, part);
   if (part.of_group.at != nullptr) {
     call([&] { return call_group(member, part.of_group, stream); }, program_.text(member).c_str());
     settle(c);
   }
-  for (const Buffer* array : {&part.buffer, &part.beside}) {
-    if (!*array) continue;
-    call([&] { return call_collective(member, *array, stream); }, program_.text(member).c_str());
+  for (const auto& [array, bytes] : {std::pair(part.buffer.at(), part.bytes),
+                                     std::pair(part.beside.at(), part.beside.bytes())}) {
+    if (bytes == 0) continue;
+    call([&, at = array, n = bytes] { return call_collective(member, at, n, stream); },
+         program_.text(member).c_str());
     settle(c);
   }
   static_cast<void>(note_call(member, std::move(start)));

@@ -17,10 +17,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "exec/devices/cuda/payload.hpp"
+#include "exec/devices/cuda/pinned.hpp"
 #include "exec/devices/cuda/queue.hpp"
 #include "exec/devices/cuda/timeline.hpp"
 #include "exec/transports/nccl/communicators.hpp"
@@ -63,8 +65,12 @@ class RankLink {
   /// Whether it has brought that in this step. Any thread.
   bool is_sum(InstructionId member) const;
   /// Its call, in place, is made when those of replicas that the list has before it are; that of a
-  /// group at once.
+  /// group at once. But rows that members exchange without knowing yet how many come, whose counts
+  /// go ahead: these are sent by finish_counting(), which waits for the counts. Before the rank
+  /// waits for such a call; where it waits for another one, as soon as has_counted().
   void issue_sum(InstructionId member);
+  bool has_counted() const;
+  void finish_counting();
   PartPtr sum(InstructionId member);
   /// Throws RunError if a communicator has failed behind our back.
   void look_at_communicators();
@@ -107,9 +113,21 @@ class RankLink {
   void wait_for_turn(InstructionId end, const cuda::Event& ready);
   void finish_call(Made made);
   cuda::Event note_call(InstructionId id, cuda::Event start);
+  /// What a member sends to each of its group, itself included, and gets from each, one after
+  /// another.
+  struct PartsOfMembers {
+    const std::byte* out = nullptr;
+    std::byte* in = nullptr;
+    std::vector<std::size_t> bytes_out, bytes_in;  // by member
+  };
   void make_sum(InstructionId member);
-  int call_collective(InstructionId member, const Buffer& array, void* stream) const;
+  int call_collective(InstructionId member, void* array, std::size_t bytes, void* stream) const;
   int call_group(InstructionId member, const cuda::ArrayOfGroup& array, void* stream) const;
+  void send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream);
+  void begin_on(void* stream) const;
+  void begin_counting(InstructionId member, ExchangeOfMembers& rows, void* stream);
+  void exchange_rows(InstructionId member, const cuda::DevicePart& part);
+  void send_to_all(std::uint32_t communicator, const PartsOfMembers& parts, void* stream);
 
   const pipewright_nccl& nccl_;
   const Program& program_;
@@ -133,6 +151,15 @@ class RankLink {
   std::vector<InstructionId> sums_;        // all REDUCE_GRADs and UNSHARDs of replicas, listed
   std::size_t next_sum_ = 0;               // of sums_: those before are called
   std::vector<std::uint8_t> issued_sums_;  // by instruction of the list
+  /// An exchange whose counts are on their way.
+  struct Counting {
+    InstructionId member;
+    ExchangeOfMembers* rows;
+    Buffer out, in;
+    cuda::Event start, there;
+  };
+  cuda::Pinned<std::int32_t> counts_;
+  std::optional<Counting> counting_;
 
   mutable std::mutex mutex_;          // guards what follows, and every call of NCCL
   std::vector<void*> communicators_;  // by the plan; null where the rank is no member

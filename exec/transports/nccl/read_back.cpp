@@ -163,8 +163,11 @@ CommPolicy policy_of(const StepCalls& step, std::vector<std::string>& problems) 
   CommPolicy policy;
   policy.in_flight = step.in_flight;
   policy.device_queues = device_queues_of(step);
-  const bool connected = std::any_of(step.plan.warm_ups.begin(), step.plan.warm_ups.end(),
-                                     [](const WarmUp& one) { return !one.edges.empty(); });
+  const bool connected =
+      std::any_of(step.plan.warm_ups.begin(), step.plan.warm_ups.end(), [&](const WarmUp& one) {
+        return !one.edges.empty() &&
+               step.plan.communicators[one.communicator].use != Communicator::Use::Group;
+      });
   const bool transfers = !step.plan.of_route.empty();
   policy.connect = connected || !transfers ? Connect::Ready : Connect::FirstUse;
   const Manner manner = manner_of(step);

@@ -106,7 +106,11 @@ void NcclTransport::wait(RankId rank, InstructionId id) {
   if (!is_nccls(rank, id)) return inner_.wait(rank, id);
   throw_if_stopped();
   link(rank).close_batch();
-  while (!link(rank).is_called(id)) inner_.sleep_until(rank, now() + kPollNs);
+  if (program_.code[id].kind == ActionKind::AllToAll) link(rank).finish_counting();
+  while (!link(rank).is_called(id)) {
+    if (link(rank).has_counted()) link(rank).finish_counting();
+    inner_.sleep_until(rank, now() + kPollNs);
+  }
 }
 
 PayloadPtr NcclTransport::take(RankId rank, InstructionId recv) { return link(rank).take(recv); }

@@ -113,6 +113,7 @@ class Meter:
             one["i"], one["w"] = other["i"], other["w"]
         return {
             "micro_batch_size": inputs[0].shape[0],
+            "length": length_of(inputs),
             "layers": fused.samples,
             "whole": {kind: whole.samples[0][kind] for kind in ("f", "b")},
             "outside": [{"actions": len(step.actions), "ns": step.outside} for step in (whole, fused)],
@@ -171,17 +172,29 @@ def pooled(found: list[Any]) -> Any:
     return first
 
 
+def length_of(inputs: tuple[Any, ...]) -> int:
+    """Of a sample: its tokens, where the first input has them in its second place."""
+    return max(1, int(inputs[0].shape[1])) if inputs[0].dim() > 1 else 1
+
+
 def batches_of(batches: Sequence[Any], names: Sequence[str]) -> list[tuple[tuple[Any, ...], Any]]:
-    """Of each size one, ascending."""
-    by_size: dict[int, tuple[tuple[Any, ...], Any]] = {}
+    """Of each size and length one, ascending; the first batch has the usual length."""
+    known: dict[tuple[int, int], tuple[tuple[Any, ...], Any]] = {}
+    usual = 0
     for place, batch in enumerate(batches):
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise InputError(f"batches: {place} is no pair of inputs and targets")
         inputs = example_of(batch[0], names)
-        by_size[int(inputs[0].shape[0])] = (inputs, batch[1])
-    if not by_size:
+        usual = usual or length_of(inputs)
+        known[length_of(inputs), int(inputs[0].shape[0])] = (inputs, batch[1])
+    if not known:
         raise InputError("batches: there are none; give pairs of a micro-batch's inputs and targets")
-    return [by_size[size] for size in sorted(by_size)]
+    for length, size in known:
+        if (usual, size) not in known:
+            raise InputError(
+                f"batches: one has {size} samples of length {length}, and none {size} of the first batch's length, {usual}"
+            )
+    return [known[key] for key in sorted(known)]
 
 
 def names_in(model: Any) -> list[str]:
@@ -229,6 +242,7 @@ def measure_here(model: Any, batches: Sequence[Any], loss_fn: Any, options: dict
         "cluster": {"schema": "pipewright.cluster/1", "preset": "local-cpu", "devices": max(2, len(ranks))},
         "ranks_measured": len(ranks),
         "repeats": options["repeats"],
+        "length": length_of(example_of(batches[0][0], names_in(model))),
         **pooled(found),
     }
 
@@ -269,7 +283,8 @@ def measure(
     and the way, each as a median with how the measurements are spread.
 
     model is what capture() made, or a torch.nn.Sequential or a list of layers; batches are pairs of a micro-batch's
-    inputs and targets, one of each size that a plan may choose. All of it runs in PyTorch's pipeline runtime, each layer
+    inputs and targets, one of each size that a plan may choose; besides them, of such a size, samples of other lengths
+    than the first batch's (the second dimension), which tell a job what its sample_lengths take. All of it runs in PyTorch's pipeline runtime, each layer
     in a stage of its own: the loss is in the last layer, and what a step does once for a layer's gradients is in its
     update. Ranks that will share a machine's cores are measured together:
     every rank of a job calls it at once (group, else all processes), or processes starts so many, with one thread each

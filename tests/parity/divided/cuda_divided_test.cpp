@@ -1,116 +1,48 @@
-// Layers that ranks divide along tp, on the host's tables for GPUs: in exact numerics the serial
-// run's bits, whatever the order in which the GPUs' work is done; in floats within rounding, with
-// exactly the Program's all-reduces where NCCL sums.
+// Layers and sequences that ranks divide along tp and cp, on the host's tables for GPUs: in exact
+// numerics the serial run's bits, whatever the order in which the GPUs' work is done; in floats
+// within rounding, with exactly the Program's all-reduces where NCCL sums.
 #include <gtest/gtest.h>
 
-#include <array>
+#include <algorithm>
 
 #include "core/base/error.hpp"
-#include "exec/devices/cuda/run.hpp"
-#include "exec/transports/nccl/communicators.hpp"
-#include "exec/transports/nccl/run.hpp"
+#include "planner/memory/memory.hpp"
 #include "planner/schedules/registry.hpp"
-#include "tests/parity/divided/divided_program.hpp"
-#include "tests/parity/outcome.hpp"
-#include "tests/support/host_cuda.hpp"
-#include "tests/support/host_nccl.hpp"
+#include "tests/parity/divided/cuda_divided.hpp"
+#include "tests/parity/forward_run.hpp"
 
 namespace pipewright::tests {
 namespace cuda_divided_test {
 
-using exec::Numerics;
-using exec::cuda::CudaResult;
-using exec::cuda::CudaTraining;
-using exec::cuda::Precision;
+using namespace cuda_divided;
 
-constexpr HostOrder kOrders[] = {HostOrder::Eager, HostOrder::Lazy, HostOrder::Shuffled};
-
-/// The host's table with a GPU for each of eight ranks.
-const pipewright_cuda& eight_gpus(HostOrder order) {
-  static std::array<pipewright_cuda, 3> tables = [] {
-    std::array<pipewright_cuda, 3> made;
-    for (const HostOrder one : kOrders) {
-      made[static_cast<std::size_t>(one)] = host_cuda(one);
-      made[static_cast<std::size_t>(one)].gpus = [] { return 8; };
-    }
-    return made;
-  }();
-  return tables[static_cast<std::size_t>(order)];
-}
-
-CudaTraining training_of(const DividedSetting& setting, Precision precision) {
-  CudaTraining how{setting.training, precision, {}, {}};
-  how.training.verified_steps = kSteps;
-  return how;
-}
-
-enum class Over : std::uint8_t { Copies, Nccl };
-
-CudaResult trained(Over over, HostOrder order, const Program& program, const CudaTraining& how) {
-  const CostTable costs = costs_of(program, 1000);
-  if (over == Over::Copies)
-    return exec::cuda::run_on_cuda(host_cuda(order), program, costs, how, {.steps = kSteps});
-  const pipewright_cuda& cuda = eight_gpus(order);
-  return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs, how, {.steps = kSteps});
-}
-
-/// Over NCCL streams of their own, and calls on the one that computes.
-std::vector<CommPolicy> policies_of(Over over) {
-  if (over == Over::Copies) return {comm_policy_preset("torch")};
-  return {CommPolicy{.post = Post::Deferred}, comm_policy_preset("megatron-batched")};
-}
-
-void expect_serial_bits(Over over, const Order& pipeline, const Model& model,
-                        const Layout& layout) {
-  for (const CommPolicy& policy : policies_of(over)) {
-    SCOPED_TRACE(to_string(policy.issue));
-    const Program program = divided(pipeline, model, layout, policy);
-    DividedSetting setting(program, model, Numerics::Exact, layout);
-    const Outcome expected = serial(setting.training);
-    for (const HostOrder order : {HostOrder::Lazy, HostOrder::Shuffled}) {
-      const CudaResult run = trained(over, order, program, training_of(setting, Precision::Exact));
-      ASSERT_TRUE(run.finished());
-      ASSERT_TRUE(run.verify.has_value());
-      EXPECT_TRUE(run.verify->gradients.bitwise) << run.verify->gradients.worst;
-      EXPECT_TRUE(run.verify->parameters.bitwise) << run.verify->parameters.worst;
-      EXPECT_GT(run.verify->compared, 0);
-      ASSERT_EQ(run.steps.size(), expected.losses.size());
-      for (std::size_t step = 0; step < run.steps.size(); ++step)
-        EXPECT_EQ(run.steps[step].loss, expected.losses[step]) << "step " << step;
-      if (::testing::Test::HasFailure()) return;
-    }
-  }
-}
-
-/// Members' calls of what ranks bring together along tp.
-int calls_of_groups(const Program& program, ActionKind kind) {
-  int calls = 0;
-  for (const Instruction& in : program.code) calls += in.kind == kind && in.in_collective() ? 1 : 0;
-  return calls;
-}
-
-/// Calls of NCCL, of each kind.
+/// Calls of NCCL, of each kind; sends and receives between stages count, too.
 struct Calls {
-  int sums = 0, scattered = 0, gathered = 0;
-  bool operator==(const Calls&) const = default;
+  int sums = 0, scattered = 0, gathered = 0, sent = 0;
 };
 Calls calls_so_far() {
-  return {host_nccl_sums(), host_nccl_scattered_sums(), host_nccl_gatherings()};
+  return {host_nccl_sums(), host_nccl_scattered_sums(), host_nccl_gatherings(), host_nccl_calls()};
 }
 Calls since(const Calls& before) {
   const Calls now = calls_so_far();
-  return {now.sums - before.sums, now.scattered - before.scattered, now.gathered - before.gathered};
+  return {now.sums - before.sums, now.scattered - before.scattered, now.gathered - before.gathered,
+          now.sent - before.sent};
 }
 
-/// Of what connects communicators without an edge.
-int connecting_sums(const Program& program) {
-  int calls = 0;
+/// What connects communicators: sums of those without an edge, a send and a receive over each edge.
+Calls connecting(const Program& program) {
+  Calls calls{.sums = connecting_sums(program)};
   const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
-  for (const auto& warm_up : plan.warm_ups) {
-    if (warm_up.edges.empty())
-      calls += static_cast<int>(plan.communicators[warm_up.communicator].members.size());
-  }
+  for (const auto& warm_up : plan.warm_ups)
+    calls.sent += 2 * static_cast<int>(warm_up.edges.size());
   return calls;
+}
+
+/// Members' calls of what goes from stage to stage.
+int transfers_of(const Program& program) {
+  return static_cast<int>(
+      std::count_if(program.code.begin(), program.code.end(),
+                    [](const Instruction& in) { return is_transfer(in.kind); }));
 }
 
 TEST(CudaDivided, LayersHaveTheSerialRunsBits) {
@@ -159,20 +91,44 @@ TEST(CudaDivided, RecomputedLayersAskForTheirSumsAgain) {
   }
 }
 
+/// Members' sends and receives of what goes round: of each array one of either.
+int calls_of_rounds(const Program& program) {
+  std::int64_t least = 0, all = 0;
+  for (const Instruction& in : program.code) {
+    if (in.kind != ActionKind::RingSend) continue;
+    const std::int64_t bytes = bytes_of(program.call(in));
+    least = least == 0 ? bytes : std::min(least, bytes);
+    all += bytes;
+  }
+  return least == 0 ? 0 : static_cast<int>(2 * all / least);
+}
+
 /// SGD: AdamW would make of a gradient's rounding another update.
 void expect_brought_together(Over over, const Program& program, const DividedSetting& setting) {
   Calls expected;
-  if (over == Over::Nccl)
-    expected = {connecting_sums(program) + kSteps * calls_of_groups(program, ActionKind::AllReduce),
-                kSteps * calls_of_groups(program, ActionKind::ReduceScatter),
-                kSteps * calls_of_groups(program, ActionKind::AllGather)};
+  if (over == Over::Nccl) {
+    const int shards = calls_of_groups(program, ActionKind::Unshard);
+    const int of_replicas = calls_of_groups(program, ActionKind::ReduceGrad);
+    expected = connecting(program);
+    expected.sums +=
+        kSteps * (calls_of_groups(program, ActionKind::AllReduce) + (shards > 0 ? 0 : of_replicas));
+    expected.scattered = kSteps * (calls_of_groups(program, ActionKind::ReduceScatter) +
+                                   (shards > 0 ? of_replicas : 0));
+    // In a step that is looked at gradients are gathered beside the weights.
+    expected.gathered = kSteps * (calls_of_groups(program, ActionKind::AllGather) + 2 * shards);
+    expected.sent += kSteps * (transfers_of(program) + calls_of_rounds(program));
+  }
   CudaTraining how = training_of(setting, Precision::Float32);
   how.training.optimizer.kind = exec::OptimizerKind::Sgd;
   for (const HostOrder streams : kOrders) {
     const Calls before = calls_so_far();
     const CudaResult run = trained(over, streams, program, how);
     ASSERT_TRUE(run.finished());
-    EXPECT_EQ(since(before), expected);
+    const Calls made = since(before);
+    EXPECT_EQ(made.sums, expected.sums);
+    EXPECT_EQ(made.scattered, expected.scattered);
+    EXPECT_EQ(made.gathered, expected.gathered);
+    EXPECT_EQ(made.sent, expected.sent);
     EXPECT_LE(run.verify->gradients.norm_rel, 2e-6) << run.verify->gradients.worst;
     EXPECT_LE(run.verify->parameters.norm_rel, 2e-6) << run.verify->parameters.worst;
     for (InstructionId id = 0; id < program.code.size(); ++id)
@@ -186,8 +142,9 @@ void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
     for (const CommPolicy& policy : policies_of(over)) {
       SCOPED_TRACE(to_string(policy.issue));
       const Program program = divided(order, model, layout, policy, Numerics::Fast);
-      ASSERT_GT(calls_of_groups(program, ActionKind::AllReduce), 0);
-      EXPECT_EQ(calls_of_groups(program, ActionKind::AllGather) > 0, layout.rows);
+      EXPECT_EQ(calls_of_groups(program, ActionKind::AllReduce) > 0, layout.tensor > 1);
+      EXPECT_EQ(calls_of_groups(program, ActionKind::AllGather) > 0,
+                layout.rows || layout.context > 1);
       expect_brought_together(over, program,
                               DividedSetting(program, model, Numerics::Fast, layout));
     }
@@ -197,6 +154,11 @@ void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
 TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
   for (const Model& model : {divisible_model(), divisible_llama()})
     expect_brought_together_by_nccl(model, {.tensor = 2});
+}
+
+/// The norm, for which the host waits, goes beside sums that only GPUs know of.
+TEST(CudaDivided, ReplicasOfDividedLayersAreSummedByNcclToo) {
+  expect_brought_together_by_nccl(divisible_llama(), {.tensor = 2, .replicas = 2});
 }
 
 TEST(CudaDivided, RowsAreScatteredAndGatheredByNccl) {
@@ -226,11 +188,84 @@ TEST(CudaDivided, DividedRowsHaveTheSerialRunsBits) {
                      {.tensor = 2, .replicas = 2, .sharded = true, .rows = true});
 }
 
+Model gpt_of_eight() { return with_eight_tokens(Json::object()); }
+Model llama_of_eight() { return with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}); }
+
+TEST(CudaDivided, SequencesHaveTheSerialRunsBits) {
+  const Order alone = planner::make_order("1f1b", {1, 4, 1, {}});
+  const Order pipeline = planner::make_order("1f1b", {2, 4, 1, {}});
+  for (const Over over : {Over::Copies, Over::Nccl}) {
+    SCOPED_TRACE(over == Over::Nccl ? "NCCL" : "copies");
+    for (const Model& model : {gpt_of_eight(), llama_of_eight()}) {
+      expect_serial_bits(over, alone, model, {.tensor = 1, .context = 2});
+      expect_serial_bits(over, pipeline, model, {.tensor = 1, .context = 2});
+    }
+    expect_serial_bits(over, alone, llama_of_eight(), {.tensor = 1, .context = 4});
+  }
+}
+
+TEST(CudaDivided, SequencesBesideAllElseHaveTheSerialRunsBits) {
+  const Order alone = planner::make_order("zb-h1", {1, 4, 1, {}});
+  const Order pipeline = planner::make_order("zb-h1", {2, 4, 1, {}});
+  for (const Model& model : {gpt_of_eight(), llama_of_eight()}) {
+    expect_serial_bits(Over::Copies, alone, model, {.tensor = 2, .context = 2});
+    expect_serial_bits(Over::Copies, alone, model, {.rows = true, .context = 2});
+  }
+  for (const bool sharded : {false, true})
+    expect_serial_bits(Over::Copies, pipeline, llama_of_eight(),
+                       {.tensor = 1, .replicas = 2, .sharded = sharded, .context = 2});
+  const Model tied = with_eight_tokens({{"tied_head", true}});
+  expect_serial_bits(Over::Copies, pipeline, tied, {.tensor = 1, .context = 2});
+  expect_serial_bits(Over::Copies, alone, tied, {.tensor = 1, .context = 2});
+  for (const LayerRecompute what : {LayerRecompute::Whole, LayerRecompute::Attention}) {
+    const std::vector<LayerRecompute> recompute(llama_of_eight().layers.size(), what);
+    expect_serial_bits(Over::Copies, alone, llama_of_eight(),
+                       {.tensor = 1, .recompute = recompute, .context = 2});
+  }
+}
+
+TEST(CudaDivided, KeysAreGatheredAndTheirGradientsScatteredByNccl) {
+  for (const Model& model : {gpt_of_eight(), llama_of_eight()})
+    expect_brought_together_by_nccl(model, {.tensor = 1, .context = 2});
+  expect_brought_together_by_nccl(llama_of_eight(), {.rows = true, .context = 2});
+}
+
+TEST(CudaDivided, KeysThatGoRoundHaveTheSerialRunsBits) {
+  const Order alone = planner::make_order("1f1b", {1, 4, 1, {}});
+  const Order pipeline = planner::make_order("zb-h1", {2, 4, 1, {}});
+  for (const Over over : {Over::Copies, Over::Nccl})
+    expect_serial_bits(over, pipeline, llama_of_eight(), {.tensor = 1, .context = 2, .ring = true});
+  expect_serial_bits(Over::Copies, alone, gpt_of_eight(),
+                     {.tensor = 1, .context = 4, .ring = true});
+}
+
+TEST(CudaDivided, KeysGoRoundByNcclBesideTheComputation) {
+  for (const Model& model : {gpt_of_eight(), llama_of_eight()})
+    expect_brought_together_by_nccl(model, {.tensor = 1, .context = 2, .ring = true});
+  const Order alone = planner::make_order("1f1b", {1, 2, 1, {}});
+  const std::vector<LayerRecompute> attention(llama_of_eight().layers.size(),
+                                              LayerRecompute::Attention);
+  for (const Layout& layout :
+       {Layout{.tensor = 1, .context = 4, .ring = true},
+        Layout{.tensor = 2, .context = 2, .ring = true},
+        Layout{.rows = true, .context = 2, .ring = true},
+        Layout{.tensor = 1, .replicas = 2, .sharded = true, .context = 2, .ring = true},
+        Layout{.tensor = 1, .recompute = attention, .context = 2, .ring = true}}) {
+    for (const Over over : {Over::Copies, Over::Nccl}) {
+      const Program program =
+          divided(alone, llama_of_eight(), layout, policies_of(over).front(), Numerics::Fast);
+      expect_brought_together(over, program,
+                              DividedSetting(program, llama_of_eight(), Numerics::Fast, layout));
+    }
+  }
+}
+
 TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  const Model model = with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}});
-  for (const bool rows : {false, true}) {
-    const Layout layout{.tensor = 2, .rows = rows};
+  const Model model = llama_of_eight();
+  for (const Layout& layout :
+       {Layout{}, Layout{.rows = true}, Layout{.tensor = 1, .context = 2},
+        Layout{.tensor = 1, .context = 2, .ring = true}, Layout{.rows = true, .context = 2}}) {
     for (const Over over : {Over::Copies, Over::Nccl}) {
       const Program program =
           divided(order, model, layout, policies_of(over).front(), Numerics::Fast);
@@ -244,11 +279,88 @@ TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
   }
 }
 
+/// Wide and long enough for activations to decide; in the numbers whose scratch memory is planned
+/// as a GPU takes it.
+TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
+  const Order order = planner::make_order("1f1b", {2, 2, 1, {}});
+  Model model =
+      with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}, {"hidden", 64}, {"sequence", 64}});
+  model.bytes_per_element = 2;
+  for (Layout layout : {Layout{.tensor = 1, .context = 2}, Layout{.rows = true, .context = 2},
+                        Layout{.tensor = 1, .context = 2, .ring = true},
+                        Layout{.tensor = 1, .context = 4, .ring = true}}) {
+    layout.clips = false;  // which takes memory that the plan does not count
+    SCOPED_TRACE("tp " + std::to_string(layout.tensor) + ", cp " + std::to_string(layout.context) +
+                 (layout.ring ? ", ring" : ""));
+    const Program program = divided(order, model, layout, "torch", Numerics::Fast);
+    const DividedSetting setting(program, model, Numerics::Fast, layout);
+    CudaTraining how = training_of(setting, Precision::Bfloat16);
+    how.training.verified_steps = 0;
+    const CudaResult run = trained(Over::Copies, HostOrder::Lazy, program, how);
+    ASSERT_TRUE(run.finished());
+    CostTable costs = costs_of(program, 1000);
+    costs.memory = planner::memory_of(setting.model, setting.training.stages, kMicroBatchSize,
+                                      "adamw", {}, layout.division());
+    const auto planned = peaks_of(program, costs);
+    for (std::size_t rank = 0; rank < run.memory.size(); ++rank) {
+      const CudaResult::Memory& held = run.memory[rank];
+      EXPECT_NEAR(static_cast<double>(planned[rank].peak_bytes) /
+                      static_cast<double>(held.peak_activations + held.weights),
+                  1, 0.05)
+          << "rank " << rank;
+    }
+  }
+}
+
+/// A text of which the last step has less than its micro-batches.
+std::string text_of(int samples, int sequence) {
+  std::string text(static_cast<std::size_t>(sequence) * static_cast<std::size_t>(samples) + 1, 'a');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i * i % 23);
+  std::string file = testing::TempDir() + "cuda_divided_" + std::to_string(samples);
+  write_file(file, text);
+  return file;
+}
+
+TEST(CudaDivided, SequencesAreEvaluatedAndPredictedAsByTheSerialForward) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  const Model model = llama_of_eight();
+  for (const exec::RunMode mode : {exec::RunMode::Evaluate, exec::RunMode::Predict}) {
+    for (const Layout& layout :
+         {Layout{.tensor = 1, .context = 2}, Layout{.tensor = 1, .replicas = 2, .context = 2},
+          Layout{.tensor = 1, .context = 4, .ring = true}}) {
+      const Program program = divided(order, model, layout, "torch", Numerics::Exact, mode);
+      DividedSetting setting(program, model, Numerics::Exact, layout);
+      const int samples = kMicroBatchSize * (2 * setting.training.micro_batches - 1) - 2;
+      const exec::DataShape shape{.samples = kMicroBatchSize,
+                                  .micro_batches = setting.training.micro_batches,
+                                  .seed = 7,
+                                  .shuffled = false,
+                                  .with_answers = mode == exec::RunMode::Evaluate};
+      const exec::DataSet set =
+          exec::make_data_set(model, shape, {text_of(samples, model.sequence), "", ""}, 2);
+      setting.training.data = set.source.get();
+      setting.training.mode = mode;
+      const ForwardNumbers expected = serial_forwards(setting.training, 2);
+      ForwardNumbers found;
+      setting.training.outputs = into(found);
+      const CudaResult run =
+          exec::cuda::run_on_cuda(host_cuda(HostOrder::Shuffled), program, costs_of(program, 1000),
+                                  {setting.training, Precision::Exact, {}, {}}, {.steps = 2});
+      ASSERT_TRUE(run.finished());
+      found.report = run.evaluation.value();
+      expect_equal(found, expected);
+    }
+  }
+}
+
 TEST(CudaDivided, WhatNoGpuDividesIsRefusedByName) {
   const Order order = planner::make_order("1f1b", {1, 2, 1, {}});
-  const auto refusal = [&](const Model& model, const Layout& layout) -> std::string {
-    const Program program = divided(order, model, layout);
+  const auto refusal = [&](const Layout& layout) -> std::string {
+    constexpr auto kMode = exec::RunMode::Evaluate;
+    const Model model = gpt_of_eight();
+    const Program program = divided(order, model, layout, "torch", Numerics::Exact, kMode);
     DividedSetting setting(program, model, Numerics::Exact, layout);
+    setting.training.mode = kMode;
     try {
       trained(Over::Copies, HostOrder::Eager, program, training_of(setting, Precision::Exact));
     } catch (const InputError& error) {
@@ -256,8 +368,9 @@ TEST(CudaDivided, WhatNoGpuDividesIsRefusedByName) {
     }
     return "";
   };
-  const Model eight = with_eight_tokens(Json::object());
-  EXPECT_NE(refusal(eight, {.tensor = 1, .context = 2}).find("(cp)"), std::string::npos);
+  for (const Layout& layout : {Layout{}, Layout{.rows = true, .context = 2}})
+    EXPECT_NE(refusal(layout).find("does not evaluate and predict with layers that ranks divide"),
+              std::string::npos);
 }
 
 }  // namespace cuda_divided_test

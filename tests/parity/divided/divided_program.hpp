@@ -81,6 +81,7 @@ struct Layout {
   int context = 1;    // ranks that have a part of every sequence each
   ExpertFold fold = ExpertFold::None;
   bool ring = false;  // keys and values go round the ranks along cp
+  bool clips = true;
 
   StageDivision division() const { return {tensor, experts, rows, context, fold, ring}; }
 };
@@ -102,7 +103,7 @@ inline Program divided(const Order& pipeline, const Model& model, const Layout& 
   std::vector<StageId> tied;
   for (const StageId stage : tied_stages(model, stages)) tied.push_back(stage);
   return lower(written_out(order), policy,
-               {.clips = true,
+               {.clips = layout.clips,
                 .optimizer = true,
                 .sharded = layout.sharded,
                 .sharding = {.zero = layout.sharded ? layout.zero : 0, .groups = layout.groups},
@@ -115,7 +116,7 @@ inline Program divided(const Order& pipeline, const Model& model, const Layout& 
   return divided(pipeline, model, layout, comm_policy_preset(policy), numerics, mode);
 }
 
-/// Trains with clipping. Not to be moved, as Setting.
+/// Not to be moved, as Setting.
 struct DividedSetting : Setting {
   DividedSetting(const Program& program, const Model& what, exec::Numerics numerics,
                  const Layout& layout)
@@ -126,7 +127,7 @@ struct DividedSetting : Setting {
     training.options.ranks.rows = layout.rows;
     training.options.ranks.fold = layout.fold;
     training.options.ranks.ring = layout.ring;
-    training.optimizer.clip_grad_norm = 0.5;
+    training.optimizer.clip_grad_norm = layout.clips ? 0.5 : 0;
     data = exec::make_data(
         model, {.samples = kMicroBatchSize, .micro_batches = training.micro_batches, .seed = 7},
         PIPEWRIGHT_SOURCE_DIR "/LICENSE");

@@ -23,7 +23,8 @@ TEST(ClusterPresets, SizesAndNames) {
             "describe the cluster in a file");
   EXPECT_EQ(refusal([] { cluster_preset("dgx-h10"); }).message(),
             "unknown cluster preset \"dgx-h10\" (did you mean \"dgx-h100\"?); the presets are "
-            "local-cpu, dgx-v100, dgx-a100-40gb, dgx-a100, dgx-h100, dgx-h200, dgx-b200");
+            "local-cpu, dgx-v100, dgx-a100-40gb, dgx-a100, dgx-h100, dgx-h200, dgx-b200, mi300x, "
+            "mi325x, mi355x");
   EXPECT_THROW(cluster_preset("local-cpu", -1), InputError);
 }
 

@@ -66,6 +66,18 @@ TEST(ReadJob, SlowDevicesAndSamplesThatTakeLonger) {
   EXPECT_EQ(fingerprint(job.cluster), fingerprint(cluster_preset("dgx-a100", 16)));
 }
 
+TEST(ReadJob, LengthsOfSamplesInPlaceOfScales) {
+  Json document = minimal();
+  document["sample_lengths"] = std::vector<int>(16, 48);
+  const Job job = read(document);
+  EXPECT_EQ(job.sample_lengths, std::vector<int>(16, 48));
+  EXPECT_EQ(to_json(job)["sample_lengths"], document["sample_lengths"]);
+  EXPECT_EQ(refused("/sample_lengths", {1, 2}).pointer(), "/sample_lengths");
+  EXPECT_EQ(refused("/sample_lengths", std::vector<int>(16, 0)).pointer(), "/sample_lengths/0");
+  document["sample_scales"] = std::vector<double>(16, 0.5);
+  EXPECT_EQ(refusal([&] { read(document); }).pointer(), "/sample_lengths");
+}
+
 TEST(ReadJob, WhatMakesNoSenseOfSlowDevicesAndSamplesIsRefusedAtItsPlace) {
   const auto slow = [](const char* text) {
     Json document = minimal();
@@ -266,7 +278,7 @@ TEST(ReadJob, BatchesHaveToAgreeWhereNothingIsLeftOpen) {
 TEST(ReadJob, ModelAndClusterByNameOrAsAWhole) {
   const std::string message = refused("/model", "gpt-tinny").message();
   EXPECT_THAT(message, HasSubstr("expected an object, a preset (mlp, gpt-tiny, "));
-  EXPECT_THAT(message, HasSubstr("deepseek-v3) or the path of a file that exists (did you mean "
+  EXPECT_THAT(message, HasSubstr("gpt-oss-120b) or the path of a file that exists (did you mean "
                                  "\"gpt-tiny\"?), found \"gpt-tinny\""));
   EXPECT_EQ(refused("/model", 3).pointer(), "/model");
   EXPECT_EQ(refused("/cluster", {{"preset", "dgx-a100"}, {"devices", 12}}).pointer(),

@@ -52,6 +52,25 @@ TEST(ProfileSamples, WhatAStageCostsBesideItsLayersIsAnActionsOverhead) {
   EXPECT_EQ(profile.clock, ProfileClock::Wall);
 }
 
+TEST(ProfileSamples, SizesOfOtherLengthsStandBesideThoseOfTheUsualOne) {
+  Json json = document();
+  json["length"] = 64;
+  json["sizes"][0]["length"] = 64;
+  Json longer = json["sizes"][0];
+  longer["length"] = 128;
+  longer["layers"][1]["f"] = {90};
+  json["sizes"].push_back(longer);
+  const Profile profile = made_of(json);
+  ASSERT_EQ(profile.sizes.size(), 1U);
+  EXPECT_EQ(profile.sizes[0].layers[1].f, Nanoseconds(50));
+  EXPECT_EQ(profile.length, 64);
+  ASSERT_EQ(profile.lengths.size(), 1U);
+  EXPECT_EQ(profile.lengths[0].length, 128);
+  EXPECT_LT(profile.sizes[0].layers[1].f, profile.lengths[0].sizes[0].layers[1].f);
+  json["length"] = 32;
+  EXPECT_EQ(test::refusal([&] { made_of(json); }).pointer(), "/sizes");
+}
+
 /// The whole was measured while the machine did nothing else, the layers were not.
 TEST(ProfileSamples, NoStageCostsMoreThanItsQuickestLayer) {
   Json json = document();

@@ -1,9 +1,10 @@
 #include "core/plan/profile.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 
+#include "core/plan/profile_lengths.hpp"
 #include "tests/support/expect_refusal.hpp"
 #include "tests/support/sample_documents.hpp"
 
@@ -119,6 +120,42 @@ TEST(ReadProfile, KeepsHowTheMeasurementsAreSpread) {
   Json half = to_json(written);
   half["sizes"][0]["layers"][1].erase("spread");
   EXPECT_EQ(refused(half).pointer(), "/sizes/0/layers");
+}
+
+TEST(ReadProfile, KeepsSamplesOfOtherLengths) {
+  const Profile written = test::sample_profile();
+  const Profile read = read_profile(JsonCursor(to_json(written), "p.json"));
+  EXPECT_EQ(read.length, 64);
+  ASSERT_EQ(read.lengths.size(), 2U);
+  EXPECT_EQ(read.lengths[1].length, 256);
+  EXPECT_EQ(read.lengths[1].sizes[0].layers[0].f, Nanoseconds(25'600));
+  EXPECT_EQ(refused(changed("/lengths/1/length", 16)).pointer(), "/lengths/1/length");
+  EXPECT_EQ(refused(changed("/lengths/1/length", 64)).pointer(), "/lengths/1/length");
+  EXPECT_EQ(refused(changed("/lengths/0/sizes/0/micro_batch_size", 2)).pointer(),
+            "/lengths/0/sizes");
+}
+
+/// F and B of the three layers take 3 · (4000 + 8000) - 200 at the usual length, where F is 100 a
+/// token at others.
+TEST(LengthScale, IsMeasuredOrOnTheLineBetweenTwoThatWere) {
+  const Profile profile = test::sample_profile();
+  const auto expected = [](int length) { return (300.0 * length + 23'800) / 35'800; };
+  EXPECT_DOUBLE_EQ(length_scale(profile, 64), 1);
+  EXPECT_DOUBLE_EQ(length_scale(profile, 16), expected(16));
+  EXPECT_DOUBLE_EQ(length_scale(profile, 256), expected(256));
+  EXPECT_DOUBLE_EQ(length_scale(profile, 160), (1 + expected(256)) / 2);
+  EXPECT_DOUBLE_EQ(length_scale(profile, 40), (1 + expected(16)) / 2);
+}
+
+TEST(LengthScale, KnowsNothingOutsideOfWhatWasMeasured) {
+  Profile profile = test::sample_profile();
+  const auto why = [&](int length) {
+    return test::refusal([&] { length_scale(profile, length); }).message();
+  };
+  EXPECT_THAT(why(15), testing::HasSubstr("16 to 256"));
+  EXPECT_THAT(why(257), testing::HasSubstr("16 to 256"));
+  profile.lengths.clear();
+  EXPECT_THAT(why(64), testing::HasSubstr("several lengths"));
 }
 
 TEST(ReadProfile, ReadsFilesFromBeforeThereWereSpreads) {

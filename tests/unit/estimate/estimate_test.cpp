@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "planner/estimate/block_kernels.hpp"
+#include "planner/estimate/step_parts.hpp"
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright::planner {
@@ -198,7 +199,60 @@ TEST(Estimate, ProductsOf8Bits) {
 
   const Machine old = nvlink_machine("A100", 100e9);
   EXPECT_EQ(test::refusal([&] { require_products(old, fp8); }).message(),
-            "A100 has no products of 8 bits, which \"fp8\" asks for; Hopper and Blackwell have");
+            "A100 has no products of fp8; Hopper, Blackwell and CDNA 3 and 4 have");
+}
+
+/// A thirty-second more for the scales of blocks of 32; else as the 8 bits of whole tensors.
+TEST(Estimate, ProductsOfBlocksOf8Bits) {
+  const Architecture model = architecture_preset("llama3-8b");
+  const ParallelSetup setup = setup_of(1, 1, 1, 1);
+  const FrameworkTraits plain = megatron_core(), mxfp8 = with_products(plain, "mxfp8");
+  constexpr double kNumber = 1 + 1.0 / 32;
+  const double rows = model.sequence;
+  EXPECT_DOUBLE_EQ(saved_bytes(model, plain, setup, false, LayerRecompute::None) -
+                       saved_bytes(model, mxfp8, setup, false, LayerRecompute::None),
+                   (2 - kNumber) * rows * (2 * model.hidden + model.hidden + model.ffn));
+  const BlockWork before = block_work(model, plain, setup, false),
+                  after = block_work(model, mxfp8, setup, false);
+  EXPECT_DOUBLE_EQ(after.forward_traffic - before.forward_traffic,
+                   (2 + 2 * kNumber) * rows * model.hidden);
+  EXPECT_EQ(after.products[0].bytes, kNumber);
+  EXPECT_DOUBLE_EQ(device_rates("B200").product_rate(kNumber),
+                   device_rates("B200").product_rate(1));
+  const Machine hopper = nvlink_machine("H100", 100e9);
+  EXPECT_EQ(test::refusal([&] { require_products(hopper, mxfp8); }).message(),
+            "H100 has no products of mxfp8; Blackwell and CDNA 4 have");
+  EXPECT_NO_THROW(require_products(nvlink_machine("MI355X", 100e9), mxfp8));
+}
+
+/// A tensor is read whole for its scale before it is converted, so norms and activations cannot
+/// write it; weights stay in 16 bits beside their copies in both layouts.
+TEST(Estimate, ProductsOf4Bits) {
+  const Architecture model = architecture_preset("llama3-8b");
+  const ParallelSetup setup = setup_of(1, 1, 1, 1);
+  const FrameworkTraits plain = megatron_core(), nvfp4 = with_products(plain, "nvfp4");
+  constexpr double kNumber = 0.5 + 1.0 / 16, kConverted = 4 + 2 * kNumber;
+  const BlockWork before = block_work(model, plain, setup, false),
+                  after = block_work(model, nvfp4, setup, false);
+  const double rows = model.sequence, keys = 2.0 * model.key_value_heads * model.head;
+  EXPECT_DOUBLE_EQ(after.forward_traffic - before.forward_traffic,
+                   kConverted * rows * (3 * model.hidden + model.ffn));
+  EXPECT_DOUBLE_EQ(after.backward_traffic - before.backward_traffic,
+                   kConverted * rows * (3 * model.hidden + keys + 2 * model.ffn));
+  const LayerRange block{.dense = 1};
+  const double weights = block_parameters_of_rank(model, setup, false);
+  EXPECT_DOUBLE_EQ(state_bytes(model, nvfp4, setup, block).sum() / weights,
+                   2 + 2 * kNumber + plain.gradient_bytes + plain.state_bytes);
+  EXPECT_EQ(with_products(nemo(), "nvfp4").state_bytes, nemo().state_bytes);
+  EXPECT_DOUBLE_EQ(device_rates("B200").product_rate(kNumber),
+                   4 * device_rates("B200").product_rate(2));
+  EXPECT_DOUBLE_EQ(device_rates("GB300").product_rate(kNumber),
+                   6 * device_rates("GB300").product_rate(2));
+  for (const char* device : {"H100", "MI355X"}) {
+    EXPECT_EQ(
+        test::refusal([&] { require_products(nvlink_machine(device, 1e11), nvfp4); }).message(),
+        std::string(device) + " has no products of nvfp4; Blackwell's devices have");
+  }
 }
 
 TEST(EstimateStep, EqualStagesWithoutTransfersFillAndDrainOnce) {
@@ -338,7 +392,7 @@ TEST(Refusals, SayWhatWouldDo) {
             "last; take ZeRO 1, or pp = 1");
   EXPECT_EQ(test::refusal([] { device_rates("A101"); }).message(),
             "no rates are known for the device \"A101\"; known are T4, V100, A100, H100, H800, "
-            "H200, B200, GB200, B300 and GB300");
+            "H200, B200, GB200, B300, GB300, MI300X, MI325X and MI355X");
 }
 
 /// Mixtral on 8 ranks of tp 8, each expert whole on one of them, or divided among all.

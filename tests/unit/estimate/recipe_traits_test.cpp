@@ -117,6 +117,70 @@ TEST(RecipeTraits, EveryExpertHasKernelsOfItsOwn) {
   EXPECT_EQ(counts(narrow, true).forward_in_loops, 16);
 }
 
+/// A step that is one CUDA graph leaves the host nothing to start; with attention, router and
+/// sorting as graphs it starts these and what is around the experts.
+TEST(RecipeTraits, GraphsLeaveTheHostFewKernels) {
+  const Architecture model = deepseek();
+  ParallelSetup setup;
+  setup.data = setup.experts = 64;
+  FrameworkTraits framework = megatron_core();
+  framework.graphs_routing = true;
+  const auto counts = [&](bool with_experts) {
+    return kernel_counts(model, framework, setup, block_work(model, framework, setup, with_experts),
+                         with_experts);
+  };
+  EXPECT_EQ(counts(true).forward, 14);
+  EXPECT_EQ(counts(true).backward, 26);
+  EXPECT_EQ(counts(true).forward_in_loops, 8);
+  EXPECT_EQ(counts(false).forward, framework.forward_kernels);
+  framework.groups_experts = true;
+  EXPECT_EQ(counts(true).forward_in_loops, 2);
+  framework.graphs_steps = true;
+  EXPECT_EQ(counts(true).forward + counts(true).backward + counts(true).forward_in_loops, 0);
+
+  const Machine machine = nvlink_machine("H100", 400e9);
+  FrameworkTraits slow_host = framework;
+  slow_host.launch_seconds = 1;
+  EXPECT_EQ(estimate_step(model, slow_host, machine, setup).step,
+            estimate_step(model, framework, machine, setup).step);
+}
+
+/// Eight experts of a token on two devices: each device has some but where all are the other's, so
+/// 2 · (1 - 4·3/(8·7)) copies of the two.
+TEST(RecipeTraits, ATokenGoesOnceToEachDeviceThatHoldsSomeOfItsExperts) {
+  Architecture model = architecture_preset("mixtral-8x7b");
+  ParallelSetup setup;
+  setup.data = setup.experts = 2;
+  FrameworkTraits framework = megatron_core();
+  const BlockWork copies = block_work(model, framework, setup, true);
+  framework.sends_tokens_once = true;
+  const BlockWork once = block_work(model, framework, setup, true);
+  EXPECT_DOUBLE_EQ(once.expert_message, copies.expert_message * (1 - 12.0 / 56));
+  // They are not put in order before they are sent, nor after they have come back.
+  EXPECT_DOUBLE_EQ(copies.forward_traffic - once.forward_traffic,
+                   8.0 * model.sequence * model.experts.chosen * model.hidden);
+  setup.data = setup.experts = 1;
+  EXPECT_EQ(block_work(model, framework, setup, true).forward_traffic,
+            block_work(model, megatron_core(), setup, true).forward_traffic);
+}
+
+TEST(RecipeTraits, MessagesAmongExpertsAreHiddenAsFarAsThereIsWork) {
+  const Architecture model = deepseek();
+  ParallelSetup setup;
+  setup.data = setup.experts = 64;
+  FrameworkTraits framework = megatron_core();
+  const auto exposed = [&](double network) {
+    return block_seconds(model, framework, nvlink_machine("H100", network).nodes.front(), 8, setup,
+                         true)
+        .expert_messages;
+  };
+  const double shown = exposed(400e9);
+  framework.hides_expert_messages = true;
+  EXPECT_GT(shown, exposed(400e9));
+  EXPECT_EQ(exposed(1e13), 0);
+  EXPECT_GT(exposed(1e9), 10 * shown);
+}
+
 TEST(RecipeTraits, KernelsOfExpertsTakeTheDriversTimeAlone) {
   Architecture model = deepseek();
   model.sequence = 128;  // so little work that the host's time is all

@@ -30,7 +30,11 @@ TEST(ArchitectureModel, LayersHoldTheWeightsOfTheArchitecture) {
 TEST(ArchitectureModel, EachPresetIsATransformerThatCanBeTrainedAndComesBackAsItself) {
   for (const std::string_view name : architecture_preset_names()) {
     const Architecture architecture = architecture_preset(name);
-    ASSERT_TRUE(can_be_trained(architecture)) << name;
+    // Heads of another width than their part of a row, biases in gated layers: no executor's
+    // layers.
+    const bool is_estimated_only = name.starts_with("qwen3") || name == "gpt-oss-120b";
+    ASSERT_EQ(can_be_trained(architecture), !is_estimated_only) << name;
+    if (is_estimated_only) continue;
     const auto again = architecture_of(model_of(architecture));
     ASSERT_TRUE(again) << name;
     EXPECT_EQ(*again, architecture) << name;

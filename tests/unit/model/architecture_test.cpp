@@ -11,14 +11,15 @@ using test::refusal;
 
 TEST(Architecture, PresetsHaveThePublishedNumberOfParameters) {
   // Names of the tables: arXiv:2104.04473 table 1, 2005.14165, 2407.21783, 2401.04088, 2405.04434,
-  // 2412.19437; in 10^9.
+  // 2412.19437, 2505.09388, 2508.10925 and the size of Kimi K2's weights; in 10^9.
   const std::pair<const char*, double> published[] = {
-      {"megatron-1.7b", 1.7},   {"megatron-3.6b", 3.6},   {"megatron-7.5b", 7.5},
-      {"megatron-18b", 18.4},   {"megatron-39b", 39.1},   {"megatron-76b", 76.1},
-      {"megatron-145b", 145.6}, {"megatron-310b", 310.1}, {"megatron-530b", 529.6},
-      {"megatron-1t", 1008.0},  {"gpt3-175b", 174.6},     {"llama3-8b", 8.03},
-      {"llama3-70b", 70.55},    {"llama3-405b", 405.85},  {"mixtral-8x7b", 46.7},
-      {"deepseek-v2", 235.7},   {"deepseek-v3", 671.0},
+      {"megatron-1.7b", 1.7},   {"megatron-3.6b", 3.6},     {"megatron-7.5b", 7.5},
+      {"megatron-18b", 18.4},   {"megatron-39b", 39.1},     {"megatron-76b", 76.1},
+      {"megatron-145b", 145.6}, {"megatron-310b", 310.1},   {"megatron-530b", 529.6},
+      {"megatron-1t", 1008.0},  {"gpt3-175b", 174.6},       {"llama3-8b", 8.03},
+      {"llama3-70b", 70.55},    {"llama3-405b", 405.85},    {"mixtral-8x7b", 46.7},
+      {"deepseek-v2", 235.7},   {"deepseek-v3", 671.0},     {"kimi-k2", 1026.0},
+      {"qwen3-30b-a3b", 30.5},  {"qwen3-235b-a22b", 235.1}, {"gpt-oss-120b", 116.83},
   };
   ASSERT_EQ(std::size(published), architecture_preset_names().size());
   for (const auto& [name, billions] : published) {

@@ -98,14 +98,19 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
     EXPECT_EQ(executable_on_devices(job, {}).at("cpu"), Executable{}) << name;
     EXPECT_THAT(missing_everywhere(job, divided),
                 ElementsAre("experts that 2 tensor parallel ranks divide"));
+    const bool is_latent = name == std::string("deepseek-v3");
+    EXPECT_EQ(executable_on_devices(job, {}).at("cuda").answer,
+              is_latent ? Executable::Answer::No : Executable::Answer::IfThere);
   }
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cpu"), Executable{});
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
   divided.sequence_parallel = true;
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
-  divided.context = 2;
-  EXPECT_EQ(to_text(executable_on_devices(gpt, divided).at("cuda")),
-            "not in the executor: context parallelism on GPUs");
+  for (const bool ring : {false, true}) {
+    divided.context = 2;
+    divided.ring = ring;
+    EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
+  }
 }
 
 TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {

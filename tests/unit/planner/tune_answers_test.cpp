@@ -6,10 +6,13 @@
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
 #include "core/order/stages_by_rank.hpp"
+#include "core/plan/profile_lengths.hpp"
 #include "planner/configurations/costing.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/search/explanation.hpp"
 #include "planner/search/search.hpp"
+#include "tests/support/expect_refusal.hpp"
+#include "tests/support/sample_documents.hpp"
 
 namespace pipewright::planner {
 namespace tune_answers_test {
@@ -72,12 +75,13 @@ TEST(Costing, OnCpusWithAProfileAndForWhatTheEstimateDoesNotKnowItIsAsBefore) {
   Json profiled = transformer_job("dgx-a100", 16);
   profiled["profile_path"] = "profile.json";
   EXPECT_EQ(read(profiled).model.bytes_per_element, 4);
+  const Profile any;
   Job by_flag = read(transformer_job("dgx-a100", 16));
-  EXPECT_EQ(settle_costing(by_flag, true).way, "profile");
+  EXPECT_EQ(settle_costing(by_flag, &any).way, "profile");
   EXPECT_EQ(by_flag.model.bytes_per_element, 4);
   Job strange = read(transformer_job("dgx-a100", 16));
   strange.cluster.device.model = "Some Accelerator";
-  const Costing costing = settle_costing(strange, false);
+  const Costing costing = settle_costing(strange, nullptr);
   EXPECT_EQ(costing.way, "operations");
   EXPECT_THAT(costing.why, HasSubstr("no rates of Some Accelerator"));
   EXPECT_NO_THROW(searched(strange));
@@ -87,22 +91,34 @@ TEST(Costing, OnCpusWithAProfileAndForWhatTheEstimateDoesNotKnowItIsAsBefore) {
   EXPECT_EQ(read(preset).model.bytes_per_element, 4);
 }
 
+TEST(Costing, LengthsOfSamplesBecomeWhatTheyTakeByTheProfile) {
+  const Profile profile = test::sample_profile();
+  Job job = read(transformer_job("dgx-a100", 16));
+  job.sample_lengths = {64, 16, 256};
+  settle_costing(job, &profile);
+  EXPECT_EQ(job.sample_scales,
+            (std::vector<double>{1, length_scale(profile, 16), length_scale(profile, 256)}));
+  EXPECT_EQ(test::refusal([&] { settle_costing(job, nullptr); }).pointer(), "/sample_lengths");
+  job.sample_lengths[1] = 8;
+  EXPECT_EQ(test::refusal([&] { settle_costing(job, &profile); }).pointer(), "/sample_lengths/1");
+}
+
 TEST(Costing, SaysWhichWayItTookWhyAndWhatWouldChangeIt) {
   Job silent = read(transformer_job("dgx-a100", 16));
-  Costing costing = settle_costing(silent, false);
+  Costing costing = settle_costing(silent, nullptr);
   EXPECT_EQ(costing.way, "estimate");
   EXPECT_THAT(costing.why, HasSubstr("bytes_per_element is left out"));
   EXPECT_THAT(costing.otherwise, HasSubstr("\"bytes_per_element\": 4"));
   Json four = transformer_job("dgx-a100", 16);
   four["model"]["bytes_per_element"] = 4;
   Job explicit_four = read(four);
-  costing = settle_costing(explicit_four, false);
+  costing = settle_costing(explicit_four, nullptr);
   EXPECT_EQ(costing.way, "operations");
   EXPECT_THAT(costing.why, AllOf(HasSubstr("its numbers have 4 bytes"),
                                  HasSubstr("where the job names them tp (mp_degree)")));
   EXPECT_THAT(costing.otherwise, HasSubstr("\"bytes_per_element\": 2"));
   Job cpu = read(transformer_job("local-cpu", 4));
-  EXPECT_THAT(settle_costing(cpu, false).why, HasSubstr("no GPUs"));
+  EXPECT_THAT(settle_costing(cpu, nullptr).why, HasSubstr("no GPUs"));
 }
 
 TEST(Costing, APlanOfEitherPrecisionIsAJobsThatSaysNone) {

@@ -295,10 +295,10 @@ TEST(NcclCalls, CollectivesOfGroupsAreCalledOnTheirOwnCommunicators) {
       "0F1,ALL_REDUCE(g:1:4x8:float32),ALL_GATHER(h:2:4x8:bfloat16),ALL_TO_ALL(g:3:8:float64)\n");
   const StepCalls step = calls_of(program, sizes(1, 0));
   EXPECT_THAT(names_of(step.plan), ElementsAre("group g 0 1", "group h 0 1"));
-  EXPECT_THAT(
-      lines_of(step.ranks[0]),
-      ElementsAre("compute 0F0 @compute", "ncclAllReduce ALL_REDUCE @group g <0F0",
-                  "ncclAllGather ALL_GATHER @group h <0F0", "ncclAlltoAll ALL_TO_ALL @group g"));
+  EXPECT_THAT(lines_of(step.ranks[0]),
+              ElementsAre("compute 0F0 @compute", "ncclAllReduce ALL_REDUCE @group g <0F0",
+                          "ncclAllGather ALL_GATHER @group h <0F0",
+                          "ncclSend + ncclRecv, all ALL_TO_ALL @group g"));
   const auto& calls = step.ranks[1].calls;
   EXPECT_EQ(text_of(calls[2]), "ALL_GATHER(h:2:4x8:bfloat16)");
   EXPECT_EQ(calls[1].count, 32);
@@ -310,6 +310,24 @@ TEST(NcclCalls, CollectivesOfGroupsAreCalledOnTheirOwnCommunicators) {
   EXPECT_THAT(read.problems, ElementsAre());
   EXPECT_EQ(verdict_of(read), Verdict::Ok);
   EXPECT_EQ(read.program.code.size(), program.code.size());
+}
+
+/// Beside the sum that connects every group, where connections are made before the first step.
+TEST(NcclCalls, ARingOfMembersIsConnectedOverItsEdges) {
+  const std::string line = ",RING_SEND(g:1:4x8:float32)\n";
+  const std::string csv = "0F0" + line + "0F1" + line + "0F2" + line;
+  using Edges = std::vector<std::pair<int, int>>;
+  for (const Connect connect : {Connect::Ready, Connect::FirstUse}) {
+    const StepCalls step = calls_of(program_of(csv, {.connect = connect}), sizes(1, 0));
+    std::vector<Edges> connected;
+    for (const WarmUp& one : step.plan.warm_ups) connected.push_back(one.edges);
+    const Edges ring{{0, 1}, {1, 2}, {2, 0}};
+    EXPECT_EQ(connected,
+              connect == Connect::Ready ? (std::vector<Edges>{{}, ring}) : std::vector<Edges>{{}});
+    EXPECT_THAT(lines_of(step.ranks[2]),
+                ElementsAre("compute 0F2 @compute", "ncclSend + ncclRecv RING_SEND @group g <0F2"));
+    EXPECT_EQ(verdict_of(read_back(step)), Verdict::Ok);
+  }
 }
 
 TEST(NcclCalls, WhatIsNoCallOfNcclIsRefused) {

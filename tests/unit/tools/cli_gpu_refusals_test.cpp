@@ -90,11 +90,26 @@ TEST(GpuRefusals, APlanWithTensorParallelismIsShownWithoutAGpu) {
   }
 }
 
-TEST(GpuRefusals, APlanWithContextParallelismIsRefusedInItsOwnWords) {
-  expect_trained_on_cpus_alone(job_on_a100s("megatron-1.7b",
-                                            R"({"mp_degree": 1, "cp_degree": 2,
-                                                "sharding_stage": 0})"),
-                               "context parallelism on GPUs", "cp");
+/// Keys and values gathered, and sent round.
+TEST(GpuRefusals, APlanWithContextParallelismIsShownWithoutAGpu) {
+  for (const auto& [type, call] :
+       {std::pair{"all_gather", "ncclAllGather"}, {"p2p", "ncclSend + ncclRecv"}}) {
+    const Folder folder;
+    folder.write("job.json", job_on_a100s(R"({"schema": "pipewright.model/1",
+                                              "transformer": {"hidden": 32, "layers": 6, "heads": 8,
+                                              "ffn": 64, "vocabulary": 256, "sequence": 16},
+                                              "bytes_per_element": 4})",
+                                          R"({"mp_degree": 1, "cp_degree": 2, "pp_degree": 4,
+                                              "sharding_stage": 0, "cp_comm_type": ")" +
+                                              std::string(type) + "\"}"));
+    ASSERT_EQ(pipewright("tune job.json -o plan.json -q", folder).status, 0);
+    const CommandResult calls = pipewright("run plan.json --transport nccl --dry-run", folder);
+    EXPECT_EQ(calls.status, 0) << calls.err;
+    EXPECT_EQ(calls.err, "");
+    EXPECT_THAT(calls.out, HasSubstr("group cp 0 1, at most"));
+    EXPECT_THAT(calls.out, HasSubstr(call));
+    EXPECT_THAT(calls.out, HasSubstr("the calls, read back: ok"));
+  }
 }
 
 /// Of 1,028 tokens each rank along cp has 514, which four along tp do not divide.

@@ -41,6 +41,14 @@ Model llama() {
   return read_model(JsonCursor(text, "llama.json"));
 }
 
+/// Eight experts, to each of which a quarter of the rows goes.
+constexpr int kExperts = 8, kTopK = 2;
+Model mixtral() {
+  Json text = transformer("llama");
+  text["transformer"].update({{"kv_heads", 4}, {"experts", kExperts}, {"top_k", kTopK}});
+  return read_model(JsonCursor(text, "mixtral.json"));
+}
+
 int count(const std::vector<Launch>& all, Launch::Kind kind) {
   return static_cast<int>(
       std::count_if(all.begin(), all.end(), [&](const Launch& one) { return one.kind == kind; }));
@@ -103,6 +111,31 @@ void expect_few_a_pass(const Model& model) {
 
 TEST(CudaLaunches, ABlockTakesFewOfThemAPass) {
   for (const Model& model : {gpt(), llama()}) expect_few_a_pass(model);
+}
+
+/// A product for each expert, whose rows the host has to know, and few others.
+TEST(CudaLaunches, ExpertsTakeTheirProductsAPass) {
+  std::vector<std::int32_t> begins;
+  for (int e = 0; e <= kExperts; ++e) begins.push_back(e * (kRows * kTopK / kExperts));
+  tests::copies_bring(begins);
+  OneStage one(1, 2, 0, mixtral());
+  Buffer input = one.message(), gradient = one.message();
+  static_cast<void>(one.stage->forward(0, std::move(input)));
+  const auto forward = take_launches();
+  static_cast<void>(one.stage->backward_input(0, std::move(gradient)));
+  const auto backward = take_launches();
+  one.stage->backward_weight(0);
+  const auto weight = take_launches();
+  tests::copies_bring({});
+  EXPECT_EQ(count(forward, Launch::Kind::Copy), 2)
+      << "where the rows of each expert begin, and once the turns of rotary positions";
+  EXPECT_EQ(count(backward, Launch::Kind::Copy) + count(weight, Launch::Kind::Copy), 0);
+  for (const auto* pass : {&forward, &backward, &weight}) {
+    EXPECT_GE(count(*pass, Launch::Kind::Product), 2 * kExperts);
+    EXPECT_LE(computing(*pass), 2 * kExperts + 25);
+    expect_the_whole_gpu(*pass);
+  }
+  EXPECT_LE(count(weight, Launch::Kind::Clear), 2) << "the arrays of all experts, up and down";
 }
 
 TEST(CudaLaunches, AnUpdateOfAllParametersIsOneLaunch) {

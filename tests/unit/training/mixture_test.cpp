@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -16,6 +17,7 @@
 #include "core/model/experts.hpp"
 #include "core/model/model.hpp"
 #include "exec/devices/cpu/host_ops.hpp"
+#include "exec/devices/cpu/kernels/logarithm.hpp"
 #include "exec/layers/expert_ops.hpp"
 #include "exec/layers/parameters.hpp"
 #include "tests/unit/numeric.hpp"
@@ -199,6 +201,16 @@ TEST(Router, ItsOwnLossesHaveTheirGradients) {
     expected.push_back(share * (balance + z));
   }
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(dlogits[i], expected[i], 1e-7);
+}
+
+/// Of the sums of exponentials that a router's loss of large logits takes, and of any other number.
+TEST(Logarithm, IsWithinAFloatsLastBits) {
+  for (float x = std::numeric_limits<float>::min(); x < 1e38F; x *= 1.0371F) {
+    const double exact = std::log(static_cast<double>(x));
+    EXPECT_NEAR(cpu::log_of_normal(x), exact, 1.2e-7 * std::max(1.0, std::fabs(exact))) << x;
+  }
+  EXPECT_EQ(cpu::log_of_normal(1), 0);
+  EXPECT_TRUE(std::isnan(cpu::log_of_normal(NAN)));
 }
 
 /// Two rows: the first two experts have them all.

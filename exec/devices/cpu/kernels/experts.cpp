@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "exec/devices/cpu/kernels/logarithm.hpp"
 #include "exec/devices/cpu/kernels/reduce.hpp"
 #include "exec/devices/cpu/kernels/sigmoid.hpp"
 #include "exec/devices/cpu/kernels/softmax.hpp"
@@ -114,25 +115,6 @@ void chosen_backward(const ExpertChoice& choice, const std::int32_t* expert, con
   for (int k = 0; k < choice.top_k; ++k) du[expert[k]] += (dweight[k] - mean) * scale;
 }
 
-/// each(expert, its rows, where they begin) of the runs that have any; those of an expert's chunks
-/// lie side by side.
-template <class Each>
-void for_each_expert_of(const RunsOfMember& runs, const ExpertLinearShape& shape,
-                        const std::int32_t* begin, Each each) {
-  const bool is_all = runs.chunk == RunsOfMember::kAllChunks;
-  for (int e = 0; e < shape.experts; ++e) {
-    const int first = (runs.member * shape.experts + e) * shape.chunks;
-    const std::int32_t* const run = begin + first + (is_all ? 0 : runs.chunk);
-    const int rows = run[is_all ? shape.chunks : 1] - run[0];
-    if (rows > 0) each(e, LinearShape{rows, shape.in, shape.out}, std::int64_t{run[0]});
-  }
-}
-template <class Each>
-void for_each_expert(const ExpertLinearShape& shape, const std::int32_t* begin, Each each) {
-  for (int member = 0; member < shape.members; ++member)
-    for_each_expert_of({member}, shape, begin, each);
-}
-
 /// Behind the last place.
 void clear_rest(const ExpertLinearShape& shape, const std::int32_t* begin, int width, float* y) {
   std::fill(y + offset(begin[shape.members * shape.experts * shape.chunks], width),
@@ -199,6 +181,17 @@ void count_choices(const RouterShape& shape, const Routes& routes, float* counts
   for (std::size_t i = 0; i < shape.pairs(); ++i) counts[routes.expert[i]] += 1.0F;
 }
 
+void balance(int experts, float rate, const float* counts, float* bias) {
+  double all = 0;
+  for (int e = 0; e < experts; ++e) all += static_cast<double>(counts[e]);
+  const double mean = all / static_cast<double>(experts);
+  for (int e = 0; e < experts; ++e) {
+    const double missing = mean - static_cast<double>(counts[e]);
+    const int sign = (missing > 0 ? 1 : 0) - (missing < 0 ? 1 : 0);
+    bias[e] += rate * static_cast<float>(sign);
+  }
+}
+
 void count_choices_of_chunks(const RouterShape& shape, const Routes& routes, float* counts) {
   const std::size_t of_chunk = shape.pairs() / static_cast<std::size_t>(shape.chunks());
   std::fill_n(counts, shape.runs(), 0.0F);
@@ -243,8 +236,8 @@ void route_backward(const RouterShape& shape, float share, const float* logits,
     float* const d = dlogits + offset(r, experts);
     const cpu::SoftmaxSums sums = cpu::softmax(experts, logits + offset(r, experts), p);
     if (!is_softmax) score(choice, logits + offset(r, experts), sigmoid);
-    const float z =
-        2.0F * static_cast<float>(choice.z_loss) * of_row * (sums.maximum + std::log(sums.sum));
+    const float z = 2.0F * static_cast<float>(choice.z_loss) * of_row *
+                    (sums.maximum + cpu::log_of_normal(sums.sum));
     balance_backward(choice, balance, u, d);
     chosen_backward(choice, routes.expert + offset(r, top_k), weights + offset(r, top_k),
                     dweights + offset(r, top_k), u, d);
@@ -311,15 +304,6 @@ void weigh_rows_backward(const RouterShape& shape, int width, const Routes& rout
   const std::int64_t used = routes.begin[shape.runs()];
   std::fill(dz + offset(used, width), dz + offset(static_cast<std::int64_t>(shape.pairs()), width),
             0.0F);
-}
-
-void count_rows(const std::int32_t* begin, std::span<std::int32_t> counts) {
-  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = begin[i + 1] - begin[i];
-}
-
-void set_begins(std::span<const std::int32_t> counts, std::int32_t* begin) {
-  begin[0] = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) begin[i + 1] = begin[i] + counts[i];
 }
 
 void expert_linear_forward(const ExpertLinearShape& shape, const std::int32_t* begin,

@@ -25,19 +25,14 @@ struct Pair {
   int seen(int i, int chunk) const { return is_causal ? i + 1 : chunk; }
 };
 
-/// Of each chunk of queries its own keys come first.
 template <class Each>
-void for_each_pair(const RingShape& shape, const Each& each) {
-  const ContextShape& s = shape.queries;
-  for (int sample = 0; sample < s.own.samples; ++sample) {
-    for (int head = 0; head < s.own.heads; ++head) {
-      for (const int which : {0, 1}) {
-        for (const int keys : {which, 1 - which}) {
-          const int query_chunk = s.place.chunk(which), key_chunk = shape.from.chunk(keys);
-          if (key_chunk > query_chunk) continue;
-          each(Pair{{sample, head, which}, keys, key_chunk == query_chunk});
-        }
-      }
+void for_each_head(const RingShape& shape, const Each& each) {
+  const AttentionShape& own = shape.queries.own;
+  for (int sample = 0; sample < own.samples; ++sample) {
+    for (int head = 0; head < own.heads; ++head) {
+      for_each_pair(shape, [&](const RingPair& pair) {
+        each(Pair{{sample, head, pair.queries}, pair.keys, pair.is_causal});
+      });
     }
   }
 }
@@ -107,7 +102,7 @@ void ring_attention_forward(const RingShape& shape, const float* qkv, const floa
                             const RingSums& sums, float* scratch) {
   const ContextShape& s = shape.queries;
   const int n = s.chunk(), d = s.own.head_width();
-  for_each_pair(shape, [&](const Pair& pair) {
+  for_each_head(shape, [&](const Pair& pair) {
     const Places at = places_of(s, pair);
     score(s, at, qkv, keys, scratch);
     take_in(s, pair, at, scratch, sums);
@@ -143,7 +138,7 @@ void ring_attention_backward(const RingShape& shape, const float* qkv, const flo
   const float scale = scale_of_scores(s);
   float* const p = scratch;
   float* const ds = scratch + shape.scores();
-  for_each_pair(shape, [&](const Pair& pair) {
+  for_each_head(shape, [&](const Pair& pair) {
     const Places at = places_of(s, pair);
     const cpu::MatrixView dc{rows.dcontext + at.context, s.own.width};
     score(s, at, qkv, keys, p);

@@ -1,13 +1,13 @@
 // How the kernels are launched on a GPU: half warps or blocks for rows, and the tiles of the
 // canonical product; exec/devices/cuda/launch_shape.hpp has the grids. What they compute is in
-// exec/devices/cuda/: elements.hpp, rows.hpp, columns.hpp, column_parts.hpp, fixed_words.hpp and
-// product_tiles.hpp. This file is compiled without contraction (-fmad=false): only what says fma is
-// one.
+// exec/devices/cuda/: elements.hpp, rows.hpp, columns.hpp, column_parts.hpp, fixed_words.hpp,
+// product_tiles.hpp and expert_elements.hpp. This file is compiled without contraction
+// (-fmad=false): only what says fma is one.
 #include <cuda_runtime.h>
 
 #include "exec/devices/cuda/kernel_table.hpp"
-#include "exec/devices/cuda/module/kernels.hpp"
 #include "exec/devices/cuda/launch_shape.hpp"
+#include "exec/devices/cuda/module/kernels.hpp"
 #include "exec/devices/cuda/product_tiles.hpp"
 
 namespace pipewright::exec::cuda {
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(256) pack_kernel(std::size_t n, F f) {
 // --- Rows ---
 
 /// What the lanes of a row do alike, `kCount` of them: Lanes of exec/devices/cuda/rows.hpp, whose
-/// reduce() and sync() are Self's.
+/// sync() is Self's, and so is together(): from the parts of all lanes to what each of them gets.
 template <class Self, int kCount, bool packed>
 struct RowLanes {
   int lane;
@@ -49,7 +49,22 @@ struct RowLanes {
   }
   template <class Term, class... Arrays>
   PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term, const Arrays*... arrays) const {
-    return static_cast<const Self&>(*this).reduce(n, 0.0F, Plus{}, term, arrays...);
+    return reduce(n, 0.0F, Plus{}, term, arrays...);
+  }
+  template <class Combine, class Term, class... Arrays>
+  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term,
+                                      const Arrays*... arrays) const {
+    return static_cast<const Self&>(*this).together(
+        lane_part<kCount, packed>(lane, n, start, combine, term, arrays...), combine);
+  }
+  template <class Combine, class Term>
+  PIPEWRIGHT_HOST_DEVICE float reduce_places(int n, float start, Combine combine, Term term) const {
+    return static_cast<const Self&>(*this).together(
+        lane_places<kCount>(lane, n, start, combine, term), combine);
+  }
+  template <class F>
+  PIPEWRIGHT_HOST_DEVICE void each_place(int n, F f) const {
+    for (int j = lane; j < n; j += kCount) f(j);
   }
   template <class F>
   PIPEWRIGHT_HOST_DEVICE void first(F f) const {
@@ -72,10 +87,8 @@ __device__ float in_halves(unsigned mask, float part, Combine combine, int width
 struct HalfWarp : RowLanes<HalfWarp, kLanes, false> {
   unsigned mask;  // of the warp's threads that share the row
 
-  template <class Combine, class Term, class... Arrays>
-  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term,
-                                      const Arrays*... arrays) const {
-    float part = lane_part<kLanes, false>(lane, n, start, combine, term, arrays...);
+  template <class Combine>
+  PIPEWRIGHT_HOST_DEVICE float together(float part, [[maybe_unused]] Combine combine) const {
 #if defined(__CUDA_ARCH__)
     part = in_halves<kLanes>(mask, part, combine, kLanes);
     part = __shfl_sync(mask, part, 0, kLanes);
@@ -106,10 +119,8 @@ struct WholeBlock : RowLanes<WholeBlock, kWideLanes, true> {
 
   float* of_warps;  // shared memory, kWarps floats
 
-  template <class Combine, class Term, class... Arrays>
-  PIPEWRIGHT_HOST_DEVICE float reduce(int n, float start, Combine combine, Term term,
-                                      const Arrays*... arrays) const {
-    float part = lane_part<kWideLanes, true>(lane, n, start, combine, term, arrays...);
+  template <class Combine>
+  PIPEWRIGHT_HOST_DEVICE float together(float part, [[maybe_unused]] Combine combine) const {
 #if defined(__CUDA_ARCH__)
     constexpr unsigned kAll = 0xFFFFFFFFU;
     part = in_halves<kWarp>(kAll, part, combine);

@@ -238,11 +238,6 @@ void QueueImageOps::add_one(float* y) {
   queue_.run(kernels().add_one, unwritten_.begins(y, 1, queue_) ? 0 : 1, y);
 }
 
-void QueueImageOps::copy_columns(int rows, int width, const float* from, int from_stride, float* to,
-                                 int to_stride) {
-  queue_.run(kernels().copy_columns, rows, width, from, from_stride, to, to_stride);
-}
-
 // --- Pooling ---
 
 void QueueImageOps::max_pool_forward(const PoolShape& s, const float* x, float* y,

@@ -49,8 +49,8 @@ void QueueOps::look_up(const EmbeddingShape& s, const TokenRange& own, bool alon
 }
 
 void QueueOps::add_positions(const EmbeddingShape& s, const float* positions, float* y) {
-  queue_.run(queue_.kernels().add_positions, s.rows, s.first_row, s.sequence, s.width, positions,
-             y);
+  const pipewright_cuda_places places = places_of(s);
+  queue_.run(queue_.kernels().add_positions, s.rows, s.width, &places, positions, y);
 }
 
 void QueueOps::look_up_backward_weight(const EmbeddingShape& s, const TokenRange& own,
@@ -59,7 +59,8 @@ void QueueOps::look_up_backward_weight(const EmbeddingShape& s, const TokenRange
   static_cast<void>(begins(dtokens, 0));
   if (dpositions != nullptr) static_cast<void>(begins(dpositions, 0));
   const Buffer links = take_ids(2 * static_cast<std::size_t>(s.rows));
-  queue_.run(queue_.kernels().look_up_backward_weight, s.rows, s.sequence, s.width, own.first,
+  const pipewright_cuda_places places = places_of(s);
+  queue_.run(queue_.kernels().look_up_backward_weight, s.rows, s.width, &places, own.first,
              own.count, ids, dy, links.ids(), dtokens, dpositions);
 }
 
