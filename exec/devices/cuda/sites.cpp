@@ -5,38 +5,9 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "exec/devices/cuda/partition_sizes.hpp"
 
 namespace pipewright::exec::cuda {
-
-namespace {
-
-/// What a GPU can be divided into (pipewright_cuda_gpu).
-struct SmFacts {
-  int sms = 0;
-  int least = 0;      // of a partition; 0: the driver has no partitions
-  int alignment = 0;  // a partition's size is a multiple of this
-};
-
-/// SMs of each of `ranks` equal partitions: as many as fit, at least facts.least, a multiple of the
-/// alignment. 0 for a single rank, which gets the GPU undivided.
-int partition_sms(const SmFacts& facts, int ranks) {
-  PIPEWRIGHT_ASSERT(ranks > 0, "a GPU without ranks");
-  if (ranks == 1) return 0;
-  if (facts.least <= 0) {
-    throw MachineError("this driver cannot divide a GPU among " + std::to_string(ranks) +
-                       " ranks (it needs CUDA 12.5 or newer); give each rank a GPU of its own");
-  }
-  const int alignment = std::max(1, facts.alignment);
-  const int least = (facts.least + alignment - 1) / alignment * alignment;
-  const int each = facts.sms / ranks / alignment * alignment;
-  if (each >= least) return each;
-  throw InputError("a GPU of " + std::to_string(facts.sms) + " SMs has room for " +
-                   std::to_string(facts.sms / least) + " ranks of at least " +
-                   std::to_string(least) + " SMs, not for " + std::to_string(ranks) +
-                   "; use fewer ranks, or more GPUs");
-}
-
-}  // namespace
 
 int gpu_of_rank(int rank, int ranks, int gpus) {
   return static_cast<int>(static_cast<std::int64_t>(rank) * std::min(ranks, gpus) / ranks);
