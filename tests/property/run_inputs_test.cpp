@@ -105,6 +105,7 @@ const std::map<std::string, Trial, std::less<>>& trials() {
       {"--precision", nothing("of GPUs; unit.run_inputs has it")},
       {"--slow-link", nothing("of GPUs; unit.run_inputs has it")},
       {"--cuda-graph", nothing("of GPUs; unit.run_inputs has it")},
+      {"--trace-kernels", nothing("of GPUs; unit.run_inputs has it")},
       {"--no-cuda-graph", nothing("of GPUs; unit.run_inputs has it")},
       {"--help", nothing("runs nothing")},
       {"--width", nothing("how text looks")},
