@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "exec/devices/cuda/head_products.hpp"
+
 namespace pipewright::exec::cuda {
 namespace {
 
@@ -49,29 +51,11 @@ class Heads {
     return {at(rows, turn_ * s_.head_width()), s_.width, 0, of_sample(s_.width),
             sharing_ * s_.head_width()};
   }
-  static pipewright_cuda_matrix transposed(pipewright_cuda_matrix matrix) {
-    matrix.transposed = 1;
-    return matrix;
-  }
   /// c = alpha · a · b + beta · c.
   pipewright_cuda_gemm product(int n, int k, float alpha, const pipewright_cuda_matrix& a,
                                const pipewright_cuda_matrix& b, float beta,
                                const pipewright_cuda_matrix& c) const {
-    pipewright_cuda_gemm product{};
-    product.m = s_.sequence;
-    product.n = n;
-    product.k = k;
-    product.outer = s_.samples;
-    product.inner = s_.key_heads();
-    product.alpha = alpha;
-    product.beta = beta;
-    product.a = a;
-    product.b = b;
-    product.c = const_cast<void*>(c.data);
-    product.c_stride = c.stride;
-    product.c_outer_step = c.outer_step;
-    product.c_inner_step = c.inner_step;
-    return product;
+    return product_of_heads({s_.samples, s_.key_heads()}, s_.sequence, n, k, alpha, a, b, beta, c);
   }
   /// Of what is added up over the heads that share it.
   float before() const { return turn_ == 0 ? 0.0F : 1.0F; }
@@ -256,8 +240,8 @@ void QueueOps::attention_forward(const AttentionShape& shape, const float* qkv, 
   }
   const int t = shape.sequence, d = shape.head_width();
   for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
-    queue_.multiply(of.product(t, d, scale(shape), of.query(qkv), Heads::transposed(of.key(qkv)),
-                               0.0F, of.square(kept)));
+    queue_.multiply(of.product(t, d, scale(shape), of.query(qkv), transposed(of.key(qkv)), 0.0F,
+                               of.square(kept)));
   });
   const pipewright_cuda_causal scores = squares(shape);
   queue_.run(queue_.kernels().causal_softmax_forward, &scores, kept);
@@ -279,10 +263,10 @@ void QueueOps::attention_backward_input(const AttentionShape& shape, const float
   float* const d_scores = scores.floats();
   const int t = shape.sequence, d = shape.head_width();
   for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
-    queue_.multiply(of.product(d, t, 1.0F, Heads::transposed(of.square(kept)), of.context(dcontext),
+    queue_.multiply(of.product(d, t, 1.0F, transposed(of.square(kept)), of.context(dcontext),
                                of.before(), of.value(dqkv)));
-    queue_.multiply(of.product(t, d, 1.0F, of.context(dcontext), Heads::transposed(of.value(qkv)),
-                               0.0F, of.square(d_scores)));
+    queue_.multiply(of.product(t, d, 1.0F, of.context(dcontext), transposed(of.value(qkv)), 0.0F,
+                               of.square(d_scores)));
   });
   // A canonical product that goes on from what is there cannot scale: then the scores are scaled.
   const bool is_shared = shape.queries_a_key() > 1;
@@ -293,8 +277,8 @@ void QueueOps::attention_backward_input(const AttentionShape& shape, const float
   for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
     queue_.multiply(
         of.product(d, t, of_product, of.square(d_scores), of.key(qkv), 0.0F, of.query(dqkv)));
-    queue_.multiply(of.product(d, t, of_product, Heads::transposed(of.square(d_scores)),
-                               of.query(qkv), of.before(), of.key(dqkv)));
+    queue_.multiply(of.product(d, t, of_product, transposed(of.square(d_scores)), of.query(qkv),
+                               of.before(), of.key(dqkv)));
   });
 }
 

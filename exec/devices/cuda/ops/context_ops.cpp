@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "exec/devices/cuda/head_products.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -76,29 +77,12 @@ class ChunkHeads {
     matrix.data = at(matrix.data, first);
     return matrix;
   }
-  static pipewright_cuda_matrix transposed(pipewright_cuda_matrix matrix) {
-    matrix.transposed = 1;
-    return matrix;
-  }
   /// c[chunk][n] = alpha · a · b + beta · c.
   pipewright_cuda_gemm product(int n, int k, float alpha, const pipewright_cuda_matrix& a,
                                const pipewright_cuda_matrix& b, float beta,
                                const pipewright_cuda_matrix& c) const {
-    pipewright_cuda_gemm product{};
-    product.m = chunk();
-    product.n = n;
-    product.k = k;
-    product.outer = s_.own.samples;
-    product.inner = s_.own.key_heads();
-    product.alpha = alpha;
-    product.beta = beta;
-    product.a = a;
-    product.b = b;
-    product.c = const_cast<void*>(c.data);
-    product.c_stride = c.stride;
-    product.c_outer_step = c.outer_step;
-    product.c_inner_step = c.inner_step;
-    return product;
+    return product_of_heads({s_.own.samples, s_.own.key_heads()}, chunk(), n, k, alpha, a, b, beta,
+                            c);
   }
 
  private:
@@ -178,7 +162,7 @@ void QueueContextOps::context_attention_forward(const ContextShape& s, const flo
     const int columns = s.visible(which);
     for_turns(s, queue_, [&](const ChunkHeads& heads) {
       queue_.multiply(heads.product(columns, d, scale_of_scores(s), heads.queries(qkv, which),
-                                    ChunkHeads::transposed(heads.keys_in_order(keys)), 0.0F,
+                                    transposed(heads.keys_in_order(keys)), 0.0F,
                                     heads.probabilities(probabilities, which)));
     });
     const ChunkHeads first(s, queue_.number_bytes(), 0);
@@ -206,8 +190,8 @@ void QueueContextOps::context_attention_backward(const ContextShape& s,
   const pipewright_cuda_matrix p = heads.probabilities(probabilities, which),
                                ds = heads.scratch(scratch.floats(), columns),
                                dc = heads.context(dcontext, which), q = heads.queries(qkv, which);
-  queue_.multiply(heads.product(columns, d, 1.0F, dc,
-                                ChunkHeads::transposed(heads.values_in_order(keys)), 0.0F, ds));
+  queue_.multiply(
+      heads.product(columns, d, 1.0F, dc, transposed(heads.values_in_order(keys)), 0.0F, ds));
   // Where heads share keys, sums of keys' gradients are of scaled scores.
   const bool is_shared = s.own.queries_a_key() > 1;
   const float scale = scale_of_scores(s);
@@ -221,7 +205,7 @@ void QueueContextOps::context_attention_backward(const ContextShape& s,
     float* const of_rank = ops_.at(dkeys, holder * s.own_keys());
     const int half = which_of_holder(chunk, s.place.parts);
     const auto seen = [&](const pipewright_cuda_matrix& scores) {
-      return ChunkHeads::transposed(heads.from_column(scores, chunk * n));
+      return transposed(heads.from_column(scores, chunk * n));
     };
     queue_.multiply(heads.product(d, n, 1.0F, seen(p), dc, 1.0F, heads.values(of_rank, half)));
     queue_.multiply(heads.product(d, n, 1.0F, seen(ds), q, 1.0F, heads.keys(of_rank, half)));
@@ -269,7 +253,7 @@ void QueueContextOps::ring_attention_forward(const RingShape& shape, const float
   for_each_pair(shape, [&](const RingPair& pair) {
     for_turns(s, queue_, [&](const ChunkHeads& heads) {
       queue_.multiply(heads.product(n, d, scale_of_scores(s), heads.queries(qkv, pair.queries),
-                                    ChunkHeads::transposed(heads.keys(keys, pair.keys)), 0.0F,
+                                    transposed(heads.keys(keys, pair.keys)), 0.0F,
                                     heads.pair_scores(scores)));
     });
     const pipewright_cuda_ring rows = rows_of_pair(shape, pair);
@@ -306,10 +290,10 @@ void QueueContextOps::ring_attention_backward(const RingShape& shape, const floa
   for_each_pair(shape, [&](const RingPair& pair) {
     for_turns(s, queue_, [&](const ChunkHeads& heads) {
       queue_.multiply(heads.product(n, d, scale, heads.queries(qkv, pair.queries),
-                                    ChunkHeads::transposed(heads.keys(keys, pair.keys)), 0.0F,
+                                    transposed(heads.keys(keys, pair.keys)), 0.0F,
                                     heads.pair_scores(p)));
       queue_.multiply(heads.product(n, d, 1.0F, heads.context(rows.dcontext, pair.queries),
-                                    ChunkHeads::transposed(heads.values(keys, pair.keys)), 0.0F,
+                                    transposed(heads.values(keys, pair.keys)), 0.0F,
                                     heads.pair_scores(ds)));
     });
     const pipewright_cuda_ring of = rows_of_pair(shape, pair);
@@ -318,8 +302,8 @@ void QueueContextOps::ring_attention_backward(const RingShape& shape, const floa
     for_turns(s, queue_, [&](const ChunkHeads& heads) {
       const auto to_keys = [&](const float* scores, const pipewright_cuda_matrix& factor,
                                const pipewright_cuda_matrix& to) {
-        queue_.multiply(heads.product(d, n, 1.0F, ChunkHeads::transposed(heads.pair_scores(scores)),
-                                      factor, 1.0F, to));
+        queue_.multiply(
+            heads.product(d, n, 1.0F, transposed(heads.pair_scores(scores)), factor, 1.0F, to));
       };
       queue_.multiply(heads.product(d, n, 1.0F, heads.pair_scores(ds), heads.keys(keys, pair.keys),
                                     pair.is_causal ? 0.0F : 1.0F,
