@@ -28,14 +28,22 @@ constexpr std::array<MegatronRow, 10> kMegatron{{
     {"megatron-1t", 160, 25600, 128},
 }};
 
-/// "The Llama 3 Herd of Models" (arXiv:2407.21783), table 3, with the sequences of the first stage
-/// of its training.
-Architecture llama3(std::string name, int blocks, int hidden, int ffn, int heads) {
-  Architecture model = gpt_architecture(std::move(name), hidden, blocks, heads, 128256, 8192);
-  model.key_value_heads = 8;
+/// Gated, with rotary positions, a head of its own, and no biases.
+Architecture gated(std::string name, int hidden, int blocks, int heads, int ffn, int vocabulary,
+                   int sequence) {
+  Architecture model =
+      gpt_architecture(std::move(name), hidden, blocks, heads, vocabulary, sequence);
   model.ffn = ffn;
   model.gated = true;
   model.biases = model.learned_positions = model.tied_head = false;
+  return model;
+}
+
+/// "The Llama 3 Herd of Models" (arXiv:2407.21783), table 3, with the sequences of the first stage
+/// of its training.
+Architecture llama3(std::string name, int blocks, int hidden, int ffn, int heads) {
+  Architecture model = gated(std::move(name), hidden, blocks, heads, ffn, 128256, 8192);
+  model.key_value_heads = 8;
   return model;
 }
 
@@ -48,13 +56,10 @@ Architecture mixtral() {
   return model;
 }
 
-/// Without biases, as most models of many experts.
+/// All of its blocks have experts.
 Architecture mixture(std::string name, int hidden, int blocks, int heads, int vocabulary,
                      const Experts& experts) {
-  Architecture model = gpt_architecture(std::move(name), hidden, blocks, heads, vocabulary, 4096);
-  model.ffn = experts.ffn;
-  model.gated = true;
-  model.biases = model.learned_positions = model.tied_head = false;
+  Architecture model = gated(std::move(name), hidden, blocks, heads, experts.ffn, vocabulary, 4096);
   model.experts = experts;
   return model;
 }
@@ -81,10 +86,7 @@ Architecture gpt_oss_120b() {
 
 Architecture deepseek(std::string name, int hidden, int blocks, int ffn, int vocabulary,
                       const Experts& experts) {
-  Architecture model = gpt_architecture(std::move(name), hidden, blocks, 128, vocabulary, 4096);
-  model.ffn = ffn;
-  model.gated = true;
-  model.biases = model.learned_positions = model.tied_head = false;
+  Architecture model = gated(std::move(name), hidden, blocks, 128, ffn, vocabulary, 4096);
   model.experts = experts;
   model.latent = {
       .query_rank = 1536, .key_value_rank = 512, .plain = 128, .rotary = 64, .value = 128};

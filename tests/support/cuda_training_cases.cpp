@@ -92,6 +92,19 @@ class CudaTrains : public testing::Test {
       expect_serial_bits(*cuda.table, program, how);
     }
   }
+  /// Of a step on two ranks, against the serial run's: their relative norm, all together.
+  void expect_gradients_within(const Model& model, Precision precision, double most) const {
+    const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
+    const Setting setting(program, model);
+    CudaTraining how = exact(setting);
+    how.precision = precision;
+    how.training.verified_steps = 1;
+    for (const NamedCuda& cuda : cudas_) {
+      const CudaResult run = trained(*cuda.table, program, how);
+      ASSERT_TRUE(run.verify.has_value());
+      EXPECT_LE(run.verify->gradients.norm_rel, most) << run.verify->gradients.worst;
+    }
+  }
 
   std::vector<NamedCuda> cudas_;
 };
@@ -141,18 +154,8 @@ TEST_F(CudaTrains, AnImageModelStaysWithinRoundingInOtherPrecisions) {
     Precision precision;
     double most;
   } cases[] = {{Precision::Float32, 1e-5}, {Precision::Tf32, 1e-2}, {Precision::Bfloat16, 1e-1}};
-  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
-  for (const auto& one : cases) {
-    const Setting setting(program, model_preset("resnet-tiny"));
-    CudaTraining how = exact(setting);
-    how.precision = one.precision;
-    how.training.verified_steps = 1;
-    for (const NamedCuda& cuda : cudas_) {
-      const CudaResult run = trained(*cuda.table, program, how);
-      ASSERT_TRUE(run.verify.has_value());
-      EXPECT_LE(run.verify->gradients.norm_rel, one.most) << run.verify->gradients.worst;
-    }
-  }
+  for (const auto& one : cases)
+    expect_gradients_within(model_preset("resnet-tiny"), one.precision, one.most);
 }
 
 TEST_F(CudaTrains, MixturesOfExpertsHaveTheSerialRunsBits) {
@@ -249,19 +252,9 @@ TEST_F(CudaTrains, TheOtherPrecisionsStayWithinTheirRounding) {
     Precision precision;
     double most;
   } cases[] = {{Precision::Float32, 2e-6}, {Precision::Tf32, 4e-3}, {Precision::Bfloat16, 3e-2}};
-  const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   for (const auto& one : cases) {
-    for (const Model& model : {small_transformer(), small_llama(), small_mixtral()}) {
-      const Setting setting(program, model);
-      CudaTraining how = exact(setting);
-      how.precision = one.precision;
-      how.training.verified_steps = 1;
-      for (const NamedCuda& cuda : cudas_) {
-        const CudaResult run = trained(*cuda.table, program, how);
-        ASSERT_TRUE(run.verify.has_value());
-        EXPECT_LE(run.verify->gradients.norm_rel, one.most) << run.verify->gradients.worst;
-      }
-    }
+    for (const Model& model : {small_transformer(), small_llama(), small_mixtral()})
+      expect_gradients_within(model, one.precision, one.most);
   }
 }
 

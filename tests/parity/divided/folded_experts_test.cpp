@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "tests/parity/divided/divided_outcome.hpp"
+#include "tests/parity/divided/mixtures.hpp"
 
 namespace pipewright::tests {
 namespace folded_experts_test {
@@ -18,28 +19,6 @@ using planner::Schedule;
 
 constexpr ExpertFold kTensor = ExpertFold::Tensor, kBoth = ExpertFold::TensorAndContext;
 
-Model mixture(Json changes) {
-  Json all = {{"style", "llama"}, {"kv_heads", 4}, {"ffn", 12}, {"experts", 8}, {"top_k", 2}};
-  all.update(changes);
-  return with_eight_tokens(all);
-}
-/// What every row goes through besides, and both of the router's losses.
-Model mixtral() { return mixture({{"shared_ffn", 8}, {"balance_loss", 0.05}, {"z_loss", 0.01}}); }
-void give_biases(std::vector<Layer>& layers) {
-  for (Layer& layer : layers) {
-    const bool is_mixture = layer.kind == LayerKind::MixtureOfExperts;
-    layer.bias |= is_mixture;
-    for (Layer& inner : layer.inner) inner.bias |= is_mixture && inner.kind == LayerKind::Linear;
-    give_biases(layer.inner);
-  }
-}
-/// Experts that are full drop the rows that come last in the micro-batch; routers and experts have
-/// biases.
-Model dropping() {
-  Model model = mixture({{"top_k", 3}, {"capacity_factor", 0.8}});
-  give_biases(model.layers);
-  return model;
-}
 Model tied() { return mixture({{"tied_head", true}, {"normalised", false}}); }
 /// A bias balances the experts.
 Model deepseek(Json changes = Json::object()) {
