@@ -80,6 +80,10 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
   return counts;
 }
 
+double host_seconds(const FrameworkTraits& framework, double kernels) {
+  return framework.graphs_steps ? 0 : framework.launch_seconds * kernels;
+}
+
 bool waits_for_group(const ParallelSetup& setup, bool with_experts) {
   return setup.tensor > 1 || (with_experts && setup.experts > 1);
 }

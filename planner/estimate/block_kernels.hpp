@@ -34,6 +34,9 @@ struct KernelCounts {
 KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
                            const ParallelSetup& setup, const BlockWork& work, bool with_experts);
 
+/// Of the host, to start so many kernels one operator at a time; none where a step is one graph.
+double host_seconds(const FrameworkTraits& framework, double kernels);
+
 /// Whether a block ends with messages that make the ranks of a group wait for the last of them:
 /// all-reduces, and what goes to experts and comes back.
 bool waits_for_group(const ParallelSetup& setup, bool with_experts);

@@ -38,9 +38,10 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   forward += sent.forward.sum();
   backward += sent.backward.sum();
   const KernelCounts kernels = kernel_counts(model, framework, setup, work, with_experts);
-  const double launch = framework.launch_seconds;
-  const double host_forward = launch * kernels.forward + kLaunchInLoop * kernels.forward_in_loops;
-  double host_backward = launch * kernels.backward + kLaunchInLoop * kernels.backward_in_loops;
+  const double host_forward =
+      host_seconds(framework, kernels.forward) + kLaunchInLoop * kernels.forward_in_loops;
+  double host_backward =
+      host_seconds(framework, kernels.backward) + kLaunchInLoop * kernels.backward_in_loops;
   const double order = overlap_order(framework, waits_for_group(setup, with_experts));
   // The products of W are the same, whatever else is computed again.
   const double adding = framework.fuses_accumulation
@@ -56,7 +57,7 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
     forwards = 2;
   } else if (setup.recompute.of_all == LayerRecompute::Attention) {
     backward += core.forward;
-    host_backward += launch * framework.attention_core_kernels;
+    host_backward += host_seconds(framework, framework.attention_core_kernels);
   }
   const auto with_offload = [&](double seconds) {
     return seconds +

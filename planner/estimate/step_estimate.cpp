@@ -37,14 +37,6 @@ NodeRates slowest_node(const Machine& machine, const ParallelSetup& setup, int r
   return slow;
 }
 
-namespace {
-
-double host_seconds(const FrameworkTraits& framework, int kernels) {
-  return framework.graphs_steps ? 0 : framework.launch_seconds * kernels;
-}
-
-}  // namespace
-
 EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& framework,
                              const NodeRates& node, const Machine& machine,
                              const ParallelSetup& setup, double rows) {
