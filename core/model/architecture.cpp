@@ -23,29 +23,104 @@ double latent_parameters(const Architecture& model) {
   return query + key_value + heads * latent.value * hidden;
 }
 
-double mlp(const Architecture& model, double inner) {
-  const double hidden = model.hidden;
-  return (model.gated ? 2 : 1) * linear(hidden, inner, model.biases) +
-         linear(inner, hidden, model.biases);
+double mlp(const Architecture& model, double outer, double inner) {
+  return (model.gated ? 2 : 1) * linear(outer, inner, model.biases) +
+         linear(inner, outer, model.biases);
 }
 
-double expert_layer(const Architecture& model, double experts) {
-  const double router = static_cast<double>(model.hidden) * model.experts.count;
-  const double shared = model.experts.shared_ffn > 0 ? mlp(model, model.experts.shared_ffn) : 0;
-  return router + shared + experts * expert_parameters(model);
+double attention_parameters(const Architecture& model) {
+  if (model.latent.is_used()) return latent_parameters(model);
+  const double queries = static_cast<double>(model.heads) * model.head;
+  const double keys = static_cast<double>(model.key_value_heads) * model.head;
+  return linear(model.hidden, queries + 2 * keys, model.biases) +
+         linear(queries, model.hidden, model.biases);
+}
+
+/// The convolution's four taps and its shift, a rate, a shift of the time step and a way past the
+/// state for each head, and a norm between.
+double mamba_parameters(const Architecture& model) {
+  const MambaWidths& mamba = model.mamba;
+  return model.hidden * (mamba.entering() + mamba.inner()) + 5 * mamba.convolved() +
+         3.0 * mamba.heads + mamba.inner();
+}
+
+double block_parameters(const Architecture& model, BlockKind kind, double experts_counted) {
+  const double others = kind.parts() * norm_parameters(model) + mixer_parameters(model, kind.mixer);
+  switch (kind.feed_forward) {
+    case FeedForward::Dense:
+      return others + feed_forward_parameters(model);
+    case FeedForward::Experts:
+      return others + beside_experts_parameters(model) + experts_counted * expert_parameters(model);
+    case FeedForward::None:
+      return others;
+  }
+  return others;
+}
+
+/// Of the blocks for further tokens: norms of both inputs and of the output, the product of both.
+double further_parameters(const Architecture& model, double experts_counted) {
+  const double hidden = model.hidden;
+  return model.further_tokens * (3 * norm_parameters(model) + 2 * hidden * hidden +
+                                 block_parameters(model, model.kind_of_further(), experts_counted));
+}
+
+double last_norm_and_matrix(const Architecture& model) {
+  const double matrix = model.tied_head ? 0 : static_cast<double>(model.vocabulary) * model.hidden;
+  return norm_parameters(model) + matrix;
 }
 
 double blocks_and_ends(const Architecture& model, double experts_counted) {
-  double sum = embedding_parameters(model) + head_parameters(model);
-  for (int block = 0; block < model.blocks; ++block) {
-    sum += attention_parameters(model) + (model.has_experts(block)
-                                              ? expert_layer(model, experts_counted)
-                                              : feed_forward_parameters(model));
-  }
+  double sum = embedding_parameters(model) + last_norm_and_matrix(model) +
+               further_parameters(model, experts_counted);
+  for (int block = 0; block < model.blocks; ++block)
+    sum += block_parameters(model, model.kind_of(block), experts_counted);
   return sum;
 }
 
+/// Why the pattern is none for these widths; "": it is one.
+std::string pattern_fault(const Architecture& model) {
+  if (model.pattern.empty()) return "";
+  if (model.pattern.size() != static_cast<std::size_t>(model.blocks))
+    return "pattern has " + std::to_string(model.pattern.size()) + " letters for " +
+           std::to_string(model.blocks) + " layers";
+  const std::size_t odd = model.pattern.find_first_not_of("M*-E");
+  if (odd != std::string::npos)
+    return std::string(
+               "pattern has M (Mamba), * (attention), - (feed-forward part) and E "
+               "(experts), found \"") +
+           model.pattern[odd] + '"';
+  if (model.pattern.find('E') != std::string::npos && model.experts.count == 0)
+    return "pattern has an E, and there are no experts";
+  if (model.pattern.find('M') != std::string::npos && !model.mamba.is_used())
+    return "pattern has an M, and there is no mamba";
+  if (model.experts.dense_blocks > 0 || model.experts.every > 1 || model.window.full_every > 0)
+    return "pattern says which layers have what: leave out dense_layers, every and full_every";
+  return "";
+}
+
 }  // namespace
+
+BlockKind Architecture::kind_of(int block) const {
+  const Mixer attends =
+      window.tokens > 0 && (window.full_every == 0 || (block + 1) % window.full_every != 0)
+          ? Mixer::Window
+          : Mixer::Attention;
+  if (!pattern.empty()) {
+    switch (pattern[static_cast<std::size_t>(block)]) {
+      case 'M':
+        return {Mixer::Mamba, FeedForward::None};
+      case '*':
+        return {attends, FeedForward::None};
+      case 'E':
+        return {Mixer::None, FeedForward::Experts};
+      default:
+        return {Mixer::None, FeedForward::Dense};
+    }
+  }
+  const bool with_experts =
+      experts.count > 0 && block >= experts.dense_blocks && (block + 1) % experts.every == 0;
+  return {attends, with_experts ? FeedForward::Experts : FeedForward::Dense};
+}
 
 Architecture gpt_architecture(std::string name, int hidden, int blocks, int heads, int vocabulary,
                               int sequence) {
@@ -62,23 +137,48 @@ Architecture gpt_architecture(std::string name, int hidden, int blocks, int head
   return model;
 }
 
-double attention_parameters(const Architecture& model) {
-  const double norms = 2 * norm(model, model.hidden);
-  if (model.latent.is_used()) return norms + latent_parameters(model);
-  const double queries = static_cast<double>(model.heads) * model.head;
-  const double keys = static_cast<double>(model.key_value_heads) * model.head;
-  return norms + linear(model.hidden, queries + 2 * keys, model.biases) +
-         linear(queries, model.hidden, model.biases);
+double tokens_seen(const Architecture& model, Mixer mixer) {
+  const double all = model.sequence, window = model.window.tokens;
+  if (mixer != Mixer::Window || window >= all) return all / 2;
+  return window * (all - window / 2) / all;  // at the sequence's start there are fewer
 }
 
-double feed_forward_parameters(const Architecture& model) { return mlp(model, model.ffn); }
+double norm_parameters(const Architecture& model) { return norm(model, model.hidden); }
 
-double expert_parameters(const Architecture& model) { return mlp(model, model.experts.ffn); }
+double mixer_parameters(const Architecture& model, Mixer mixer) {
+  switch (mixer) {
+    case Mixer::Attention:
+    case Mixer::Window:
+      return attention_parameters(model);
+    case Mixer::Mamba:
+      return mamba_parameters(model);
+    case Mixer::None:
+      return 0;
+  }
+  return 0;
+}
 
-double block_parameters(const Architecture& model, int block) {
-  return attention_parameters(model) + (model.has_experts(block)
-                                            ? expert_layer(model, model.experts.count)
-                                            : feed_forward_parameters(model));
+double feed_forward_parameters(const Architecture& model) {
+  return mlp(model, model.hidden, model.ffn);
+}
+
+double expert_parameters(const Architecture& model) {
+  return mlp(model, model.experts.outer(model.hidden), model.experts.ffn);
+}
+
+double beside_experts_parameters(const Architecture& model) {
+  const Experts& set = model.experts;
+  const double hidden = model.hidden, router = hidden * set.count;
+  const double shared = set.shared_ffn > 0 ? mlp(model, hidden, set.shared_ffn) : 0;
+  return router + shared + 2 * hidden * set.latent;
+}
+
+double block_parameters(const Architecture& model, BlockKind kind) {
+  return block_parameters(model, kind, model.experts.count);
+}
+
+double active_block_parameters(const Architecture& model, BlockKind kind) {
+  return block_parameters(model, kind, model.experts.chosen);
 }
 
 double embedding_parameters(const Architecture& model) {
@@ -87,8 +187,7 @@ double embedding_parameters(const Architecture& model) {
 }
 
 double head_parameters(const Architecture& model) {
-  const double matrix = model.tied_head ? 0 : static_cast<double>(model.vocabulary) * model.hidden;
-  return norm(model, model.hidden) + matrix;
+  return last_norm_and_matrix(model) + further_parameters(model, model.experts.count);
 }
 
 double parameters(const Architecture& model) { return blocks_and_ends(model, model.experts.count); }
@@ -109,6 +208,7 @@ void check(const Architecture& model) {
   if (model.key_value_heads < 1 || model.heads % model.key_value_heads != 0) {
     refuse("kv_heads has to divide heads = " + std::to_string(model.heads));
   }
+  if (const std::string fault = pattern_fault(model); !fault.empty()) refuse(fault);
   if (model.experts.count > 0 &&
       (model.experts.chosen < 1 || model.experts.chosen > model.experts.count)) {
     refuse("a token goes to 1 to " + std::to_string(model.experts.count) + " experts, found " +

@@ -8,7 +8,7 @@ namespace pipewright {
 
 namespace {
 
-constexpr int kMostCount = 65536, kMostWide = 1 << 24;
+constexpr int kMostCount = 65536, kMostWide = 1 << 24, kMostFurtherTokens = 16;
 
 int count_or(const JsonCursor& document, std::string_view key, int least, int most, int otherwise) {
   const auto value = document.find(key);
@@ -21,24 +21,66 @@ bool flag_or(const JsonCursor& document, std::string_view key, bool otherwise) {
 }
 
 Experts read_experts(const JsonCursor& value) {
-  value.only({"count", "chosen", "ffn", "shared_ffn", "dense_layers"});
+  value.only({"count", "chosen", "ffn", "shared_ffn", "dense_layers", "every", "latent"});
   Experts experts;
   experts.count = read_count(value.at("count"), 1, kMostCount);
   experts.chosen = read_count(value.at("chosen"), 1, experts.count);
   experts.ffn = read_count(value.at("ffn"), 1, kMostWide);
   experts.shared_ffn = count_or(value, "shared_ffn", 0, kMostWide, 0);
   experts.dense_blocks = count_or(value, "dense_layers", 0, kMostCount, 0);
+  experts.every = count_or(value, "every", 1, kMostBlocks, 1);
+  experts.latent = count_or(value, "latent", 0, kMostWide, 0);
   return experts;
 }
 
+AttentionWindow read_window(const JsonCursor& value) {
+  value.only({"tokens", "full_every"});
+  return {read_count(value.at("tokens"), 1, kMostWide),
+          count_or(value, "full_every", 0, kMostBlocks, 0)};
+}
+
+MambaWidths read_mamba(const JsonCursor& value) {
+  value.only({"heads", "head", "state", "groups"});
+  MambaWidths mamba;
+  mamba.heads = read_count(value.at("heads"), 1, kMostCount);
+  mamba.head = read_count(value.at("head"), 1, kMostWide);
+  mamba.state = read_count(value.at("state"), 1, kMostWide);
+  mamba.groups = count_or(value, "groups", 1, mamba.heads, 1);
+  return mamba;
+}
+
+/// As many as a pattern has letters, where it is there and they are left out.
+int read_blocks(const JsonCursor& document, const std::string& pattern) {
+  if (!pattern.empty() && !document.find("layers")) return static_cast<int>(pattern.size());
+  return read_count(document.at("layers"), 1, kMostBlocks);
+}
+
 Architecture read_widths(const JsonCursor& document) {
-  document.only({"schema", "name", "hidden", "layers", "heads", "kv_heads", "head", "ffn", "gated",
-                 "biases", "vocabulary", "sequence", "learned_positions", "tied_head", "experts",
-                 "latent_attention"});
+  document.only({"schema",
+                 "name",
+                 "hidden",
+                 "layers",
+                 "heads",
+                 "kv_heads",
+                 "head",
+                 "ffn",
+                 "gated",
+                 "biases",
+                 "vocabulary",
+                 "sequence",
+                 "learned_positions",
+                 "tied_head",
+                 "experts",
+                 "latent_attention",
+                 "attention_window",
+                 "mamba",
+                 "pattern",
+                 "further_tokens"});
   Architecture model;
   model.name = "transformer";
   model.hidden = read_count(document.at("hidden"), 1, kMostWide);
-  model.blocks = read_count(document.at("layers"), 1, kMostBlocks);
+  if (const auto pattern = document.find("pattern")) model.pattern = pattern->string();
+  model.blocks = read_blocks(document, model.pattern);
   const JsonCursor heads = document.at("heads");
   model.heads = read_count(heads, 1, kMostCount);
   model.key_value_heads = count_or(document, "kv_heads", 1, model.heads, model.heads);
@@ -57,6 +99,9 @@ Architecture read_widths(const JsonCursor& document) {
   if (const auto experts = document.find("experts")) model.experts = read_experts(*experts);
   if (const auto latent = document.find("latent_attention"))
     model.latent = read_latent_widths(*latent, kMostWide);
+  if (const auto window = document.find("attention_window")) model.window = read_window(*window);
+  if (const auto mamba = document.find("mamba")) model.mamba = read_mamba(*mamba);
+  model.further_tokens = count_or(document, "further_tokens", 0, kMostFurtherTokens, 0);
   return model;
 }
 
@@ -66,10 +111,14 @@ Architecture read_architecture(const JsonCursor& document) {
   require_schema(document, "architecture");
   Architecture model;
   if (const auto preset = document.find("preset")) {
-    document.only({"schema", "name", "preset", "layers", "sequence"});
+    document.only({"schema", "name", "preset", "layers", "sequence", "further_tokens"});
     model = parsed_at(*preset, [&] { return architecture_preset(preset->string()); });
-    model.blocks = count_or(document, "layers", 1, kMostBlocks, model.blocks);
+    model.blocks = count_or(document, "layers", 1,
+                            model.pattern.empty() ? kMostBlocks : model.blocks, model.blocks);
+    if (!model.pattern.empty()) model.pattern.resize(static_cast<std::size_t>(model.blocks));
     model.sequence = count_or(document, "sequence", 1, kMostWide, model.sequence);
+    model.further_tokens =
+        count_or(document, "further_tokens", 0, kMostFurtherTokens, model.further_tokens);
   } else {
     model = read_widths(document);
   }
@@ -99,8 +148,22 @@ Json to_json(const Architecture& model) {
                        {"ffn", model.experts.ffn},
                        {"shared_ffn", model.experts.shared_ffn},
                        {"dense_layers", model.experts.dense_blocks}};
+    if (model.experts.every > 1) json["experts"]["every"] = model.experts.every;
+    if (model.experts.latent > 0) json["experts"]["latent"] = model.experts.latent;
   }
   if (model.latent.is_used()) json["latent_attention"] = to_json(model.latent);
+  if (model.window.tokens > 0) {
+    json["attention_window"] = {{"tokens", model.window.tokens},
+                                {"full_every", model.window.full_every}};
+  }
+  if (model.mamba.is_used()) {
+    json["mamba"] = {{"heads", model.mamba.heads},
+                     {"head", model.mamba.head},
+                     {"state", model.mamba.state},
+                     {"groups", model.mamba.groups}};
+  }
+  if (!model.pattern.empty()) json["pattern"] = model.pattern;
+  if (model.further_tokens > 0) json["further_tokens"] = model.further_tokens;
   return json;
 }
 

@@ -14,15 +14,15 @@ namespace {
 
 /// Multiply and add for each weight that a token meets, and for each pair of tokens the products of
 /// scores and values, of which a causal mask leaves half (arXiv:2205.05198, appendix A).
-double operations_of_row(const Architecture& model, int block) {
-  Architecture one = model;
-  one.blocks = 1;
-  one.experts.dense_blocks = model.has_experts(block) ? 0 : 1;
-  const double weights = active_parameters(one) - embedding_parameters(one) - head_parameters(one);
+/// Of Mamba, for each number of the state a product to write and one to read it.
+double operations_of_row(const Architecture& model, BlockKind kind) {
+  const double weights = 2 * active_block_parameters(model, kind);
+  if (kind.mixer == Mixer::Mamba) return weights + 4 * model.mamba.inner() * model.mamba.state;
+  if (!kind.has_attention()) return weights;
   const bool latent = model.latent.is_used();
   const double query = latent ? model.latent.query() : model.head;
   const double value = latent ? model.latent.value : model.head;
-  return 2 * weights + model.heads * (query + value) * model.sequence;
+  return weights + model.heads * (query + value) * 2 * tokens_seen(model, kind.mixer);
 }
 
 Layer block_layer(const Architecture& model, int block) {
@@ -30,9 +30,10 @@ Layer block_layer(const Architecture& model, int block) {
   layer.name = "block " + std::to_string(block);
   layer.kind = LayerKind::Custom;
   layer.in = layer.out = model.hidden;
-  layer.custom.type = model.has_experts(block) ? "transformer-experts" : "transformer-block";
-  layer.custom.weights = std::llround(block_parameters(model, block));
-  layer.custom.operations = operations_of_row(model, block);
+  const BlockKind kind = model.kind_of(block);
+  layer.custom.type = kind.has_experts() ? "transformer-experts" : "transformer-block";
+  layer.custom.weights = std::llround(block_parameters(model, kind));
+  layer.custom.operations = operations_of_row(model, kind);
   return layer;
 }
 
@@ -53,7 +54,8 @@ bool is_gpt(const Architecture& model) {
 /// Rotary positions turn pairs of numbers.
 bool is_llama(const Architecture& model) {
   if (!model.gated || model.biases || model.learned_positions) return false;
-  if (model.experts.count > kMostExperts) return false;
+  if (model.experts.count > kMostExperts || model.experts.every > 1 || model.experts.latent > 0)
+    return false;
   if (model.latent.is_used()) return model.latent.rotary % 2 == 0;
   return model.head * model.heads == model.hidden && model.head % 2 == 0 &&
          model.heads % model.key_value_heads == 0;
@@ -62,6 +64,8 @@ bool is_llama(const Architecture& model) {
 /// The executor's transformer of the same widths; nullopt if it has none.
 std::optional<TransformerShape> shape_of(const Architecture& model) {
   if (!is_gpt(model) && !is_llama(model)) return std::nullopt;
+  if (model.window.tokens > 0 || !model.pattern.empty() || model.further_tokens > 0)
+    return std::nullopt;
   TransformerShape shape{.hidden = model.hidden,
                          .layers = model.blocks,
                          .heads = model.heads,

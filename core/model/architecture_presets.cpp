@@ -75,12 +75,68 @@ Architecture qwen3(std::string name, int hidden, int blocks, int heads, int ffn)
 
 /// "gpt-oss-120b & gpt-oss-20b Model Card" (arXiv:2508.10925), table 1 and §2; widths from its
 /// config.json.
-Architecture gpt_oss_120b() {
-  Architecture model =
-      mixture("gpt-oss-120b", 2880, 36, 64, 201088, {.count = 128, .chosen = 4, .ffn = 2880});
+Architecture gpt_oss(std::string name, int blocks, int experts) {
+  Architecture model = mixture(std::move(name), 2880, blocks, 64, 201088,
+                               {.count = experts, .chosen = 4, .ffn = 2880});
   model.key_value_heads = 8;
   model.head = 64;
   model.biases = true;
+  model.window = {.tokens = 128, .full_every = 2};
+  return model;
+}
+
+/// Llama 4 Maverick; widths from its config.json (meta-llama/Llama-4-Maverick-17B-128E). Its layers
+/// that see 8,192 tokens alone see all of a sequence of the first stage of its training.
+Architecture llama4_maverick() {
+  Architecture model = gated("llama4-maverick", 5120, 48, 40, 16384, 202048, 8192);
+  model.key_value_heads = 8;
+  model.experts = {.count = 128, .chosen = 1, .ffn = 8192, .shared_ffn = 8192, .every = 2};
+  return model;
+}
+
+/// Two matrices and a squared ReLU in the feed-forward part, heads of 128.
+Architecture hybrid(std::string name, int hidden, int heads, int key_value_heads, int ffn,
+                    const MambaWidths& mamba, std::string pattern) {
+  const int blocks = static_cast<int>(pattern.size());
+  Architecture model = gated(std::move(name), hidden, blocks, heads, ffn, 131072, 8192);
+  model.gated = false;
+  model.key_value_heads = key_value_heads;
+  model.head = 128;
+  model.mamba = mamba;
+  model.pattern = std::move(pattern);
+  return model;
+}
+
+/// "Nemotron-H" (arXiv:2504.03624), table 1 and figure 2.
+Architecture nemotron_h_8b() {
+  return hybrid("nemotron-h-8b", 4096, 32, 8, 21504,
+                {.heads = 128, .head = 64, .state = 128, .groups = 8},
+                "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-");
+}
+Architecture nemotron_h_56b() {
+  return hybrid("nemotron-h-56b", 8192, 64, 8, 32768,
+                {.heads = 256, .head = 64, .state = 256, .groups = 8},
+                "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-"
+                "M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-");
+}
+
+/// "Nemotron 3 Nano" (arXiv:2512.20848), table 1; the pattern from its config.json.
+Architecture nemotron_3_nano() {
+  Architecture model = hybrid("nemotron-3-nano", 2688, 32, 2, 1856,
+                              {.heads = 64, .head = 64, .state = 128, .groups = 8},
+                              "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME");
+  model.experts = {.count = 128, .chosen = 6, .ffn = 1856, .shared_ffn = 3712};
+  return model;
+}
+
+/// Nemotron 3 Super; widths from its config.json (nvidia/NVIDIA-Nemotron-3-Super-120B-A12B),
+/// without the layers that predict further tokens. Tokens go to experts in a latent width.
+Architecture nemotron_3_super() {
+  Architecture model = hybrid(
+      "nemotron-3-super", 4096, 32, 2, 2688, {.heads = 128, .head = 64, .state = 128, .groups = 8},
+      "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*"
+      "EMEMEMEME");
+  model.experts = {.count = 512, .chosen = 22, .ffn = 2688, .shared_ffn = 5376, .latent = 1024};
   return model;
 }
 
@@ -123,7 +179,7 @@ struct Preset {
   std::string_view name;
   Maker make;
 };
-constexpr std::array<Preset, 11> kOthers{{
+constexpr std::array<Preset, 17> kOthers{{
     // "Language Models are Few-Shot Learners" (arXiv:2005.14165), table 2.1; the vocabulary padded
     // as Megatron-LM pads it.
     {"gpt3-175b", [] { return gpt_architecture("gpt3-175b", 12288, 96, 96, 51200, 2048); }},
@@ -136,7 +192,13 @@ constexpr std::array<Preset, 11> kOthers{{
     {"kimi-k2", kimi_k2},
     {"qwen3-30b-a3b", [] { return qwen3("qwen3-30b-a3b", 2048, 48, 32, 768); }},
     {"qwen3-235b-a22b", [] { return qwen3("qwen3-235b-a22b", 4096, 94, 64, 1536); }},
-    {"gpt-oss-120b", gpt_oss_120b},
+    {"gpt-oss-20b", [] { return gpt_oss("gpt-oss-20b", 24, 32); }},
+    {"gpt-oss-120b", [] { return gpt_oss("gpt-oss-120b", 36, 128); }},
+    {"llama4-maverick", llama4_maverick},
+    {"nemotron-h-8b", nemotron_h_8b},
+    {"nemotron-h-56b", nemotron_h_56b},
+    {"nemotron-3-nano", nemotron_3_nano},
+    {"nemotron-3-super", nemotron_3_super},
 }};
 
 }  // namespace

@@ -16,7 +16,13 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
   return sum;
 }
 
-KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork& work) {
+KernelSeconds mixer_core_seconds(const DeviceRates& device, const BlockWork& work) {
+  if (work.scan_flops > 0) {
+    // Backward computes the states again: as with attention, five products for the forward's two.
+    const double once = work.scan_flops / (kScanRate * device.multiprocessors) +
+                        stream_seconds(device, work.scan_traffic);
+    return {once, 2.5 * once};
+  }
   if (work.flash_flops > 0) {
     // Backward computes the scores again: five products for the forward's two.
     const double at_peak = work.flash_flops / (work.flash_rate * device.product_rate(2));
@@ -24,6 +30,7 @@ KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork&
     return {at_peak / (older * device.flash_forward),
             2.5 * at_peak / (older * device.flash_backward)};
   }
+  if (work.scores.rows == 0) return {};
   const double scores = slower_unaligned_batch(device, work.scores.depth),
                context = slower_unaligned_batch(device, work.context.columns);
   return {scores * matmul_seconds(device, work.scores) +
@@ -36,17 +43,16 @@ KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork&
 
 double recomputed_parts_seconds(const DeviceRates& device, const Architecture& model,
                                 const FrameworkTraits& framework, const ParallelSetup& setup,
-                                bool with_experts) {
+                                BlockKind kind) {
   if (setup.recompute.of_all == LayerRecompute::Whole) return 0;
   double seconds = 0;
-  if (framework.recomputes_norms) seconds += stream_seconds(device, norm_bytes(model, setup));
-  if (framework.recomputes_activations && with_experts) {
+  if (framework.recomputes_norms) seconds += stream_seconds(device, norm_bytes(model, setup, kind));
+  if (framework.recomputes_activations && kind.has_experts()) {
     seconds += stream_seconds(device, activation_bytes_of_experts(model, setup));
   }
-  if (framework.recomputes_projections && model.latent.is_used()) {
-    const BlockWork work = block_work(model, framework, setup, with_experts);
-    const int of_queries = model.latent.query_rank > 0 ? 1 : 0,
-              of_keys = work.attention_products - 2;
+  if (framework.recomputes_projections && model.latent.is_used() && kind.has_attention()) {
+    const BlockWork work = block_work(model, framework, setup, kind);
+    const int of_queries = model.latent.query_rank > 0 ? 1 : 0, of_keys = work.mixer_products - 2;
     for (const int p : {of_queries, of_keys})
       seconds += products_seconds(device, work, p, p + 1).forward;
   }
@@ -54,24 +60,29 @@ double recomputed_parts_seconds(const DeviceRates& device, const Architecture& m
 }
 
 KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
-                           const ParallelSetup& setup, const BlockWork& work, bool with_experts) {
+                           const ParallelSetup& setup, const BlockWork& work) {
   if (framework.graphs_steps) return {};
   const double messages = 2 * work.tensor_messages;
-  KernelCounts counts{framework.forward_kernels + messages, framework.backward_kernels + messages};
+  const double halves = work.kind.parts() / 2.0;
+  KernelCounts counts{halves * framework.forward_kernels + messages,
+                      halves * framework.backward_kernels + messages};
   if (work.unfused_softmax) {  // as many more
     counts.forward += framework.attention_core_kernels;
     counts.backward += 2 * framework.attention_core_kernels;
   }
-  if (!with_experts) return counts;
+  const bool graphs = framework.graphs_routing && model.experts.count > 0 &&
+                      work.kind.feed_forward != FeedForward::Dense;
+  if (graphs) {  // one of the mixer, one of router and sorting
+    const double outside = work.kind.has_experts() ? kKernelsOutsideGraphs : 0;
+    counts = {work.kind.parts() + outside, work.kind.parts() + 2 * outside};
+  }
+  if (!work.kind.has_experts()) return counts;
   // Each expert's products are kernels of their own (Transformer Engine, GroupedLinear), and what
   // goes into products of 8 bits is converted expert by expert.
   const double here =
       framework.groups_experts ? 1 : static_cast<double>(model.experts.count) / setup.experts;
   const double products = 2 * here * (framework.product_bytes < 2 ? 2 : 1);
-  if (framework.graphs_routing) {
-    counts = {kGraphsOfRouting + kKernelsOutsideGraphs,
-              kGraphsOfRouting + 2 * kKernelsOutsideGraphs};
-  } else {
+  if (!graphs) {
     counts.forward += framework.expert_kernels;
     counts.backward += framework.expert_kernels;
   }
@@ -93,30 +104,48 @@ double overlap_order(const FrameworkTraits& framework, bool waits) {
   return waits ? kOverlapOrderOfGroups : kOverlapOrder;
 }
 
+namespace {
+
+/// A token that is sent once goes to each node that holds some of its experts, and inside it on to
+/// their devices (DeepEP and HybridEP).
+double expert_message_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                              const BlockWork& work) {
+  if (work.token_message == 0)
+    return all_to_all_seconds(node, devices_per_node, group, work.expert_message);
+  const int nodes = group.nodes(devices_per_node);
+  const double others = static_cast<double>(nodes - 1) / nodes;
+  return forwarded_seconds(node, devices_per_node, group, work.expert_message,
+                           others * work.token_message * places_of_token(work.experts, nodes));
+}
+
+}  // namespace
+
 BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
                               const ParallelSetup& setup, const BlockWork& work) {
   const Group tensor{setup.tensor, 1}, context{setup.context, setup.tensor},
       experts{setup.experts, setup.expert_tensor()};
+  const bool mixes = work.kind.mixer != Mixer::None,
+             feeds = work.kind.feed_forward != FeedForward::None;
   MessageSeconds one;
+  const auto gather = [&](double bytes) {
+    return gather_seconds(node, devices_per_node, tensor, bytes);
+  };
   if (setup.sequence_parallel) {
-    one.tensor.fill(gather_seconds(node, devices_per_node, tensor, work.tensor_message));
-    one.tensor[0] = one.tensor[2] =
-        gather_seconds(node, devices_per_node, tensor, work.gathered_message);
-    if (work.expert_parameters > 0) {
-      one.tensor[2] = one.tensor[3] =
-          gather_seconds(node, devices_per_node, tensor, work.tensor_message_of_experts);
-    }
+    const double scattered = gather(work.tensor_message), gathered = gather(work.gathered_message);
+    if (mixes) one.tensor[0] = gathered, one.tensor[1] = scattered;
+    if (feeds) one.tensor[2] = gathered, one.tensor[3] = scattered;
+    if (work.expert_parameters > 0)
+      one.tensor[2] = one.tensor[3] = gather(work.tensor_message_of_experts);
   } else {
-    one.tensor[1] = one.tensor[3] =
-        all_reduce_seconds(node, devices_per_node, tensor, work.tensor_message);
+    const double reduced = all_reduce_seconds(node, devices_per_node, tensor, work.tensor_message);
+    if (mixes) one.tensor[1] = reduced;
+    if (feeds) one.tensor[3] = reduced;
   }
-  one.experts = 2 * all_to_all_seconds(node, devices_per_node, experts, work.expert_message);
+  one.experts = 2 * expert_message_seconds(node, devices_per_node, experts, work);
   one.context = all_to_all_seconds(node, devices_per_node, context, work.context_message);
-  BlockMessages sent{one, one};
-  if (work.expert_parameters > 0) {  // backward begins with them
-    std::swap(sent.backward.tensor[0], sent.backward.tensor[2]);
-    std::swap(sent.backward.tensor[1], sent.backward.tensor[3]);
-  }
+  BlockMessages sent{one, one};  // backward begins with the feed-forward part
+  std::swap(sent.backward.tensor[0], sent.backward.tensor[2]);
+  std::swap(sent.backward.tensor[1], sent.backward.tensor[3]);
   return sent;
 }
 

@@ -17,13 +17,13 @@ struct KernelSeconds {
 /// Those of the block's products from `first` to before `end`.
 KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work, int first,
                                int end);
-/// Scores and what is computed from them.
-KernelSeconds attention_core_seconds(const DeviceRates& device, const BlockWork& work);
+/// Scores and what is computed from them, or the scan.
+KernelSeconds mixer_core_seconds(const DeviceRates& device, const BlockWork& work);
 
 /// What the framework computes again of a block, but for whole blocks and scores.
 double recomputed_parts_seconds(const DeviceRates& device, const Architecture& model,
                                 const FrameworkTraits& framework, const ParallelSetup& setup,
-                                bool with_experts);
+                                BlockKind kind);
 
 /// Kernels that the host starts for a block, one operator at a time; and those that an operator
 /// starts in a loop, without the framework's work for each (kLaunchInLoop).
@@ -32,7 +32,7 @@ struct KernelCounts {
   double forward_in_loops = 0, backward_in_loops = 0;
 };
 KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
-                           const ParallelSetup& setup, const BlockWork& work, bool with_experts);
+                           const ParallelSetup& setup, const BlockWork& work);
 
 /// Of the host, to start so many kernels one operator at a time; none where a step is one graph.
 double host_seconds(const FrameworkTraits& framework, double kernels);
@@ -55,8 +55,8 @@ struct MessageSeconds {
 struct BlockMessages {
   MessageSeconds forward, backward;
 };
-/// Under sequence parallelism a gather before and a scatter after each half, of experts only where
-/// ranks divide each one; else an all-reduce after each half.
+/// Under sequence parallelism a gather before and a scatter after each half that the block has, of
+/// experts only where ranks divide each one; else an all-reduce after each half.
 BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
                               const ParallelSetup& setup, const BlockWork& work);
 

@@ -12,10 +12,10 @@ namespace {
 /// all blocks.
 double exposed_offload_seconds(const Architecture& model, const FrameworkTraits& framework,
                                const DeviceRates& device, const ParallelSetup& setup,
-                               bool with_experts, double beside) {
+                               BlockKind kind, double beside) {
   const double share = offloaded_share(model, framework, setup);
   if (share == 0) return 0;
-  const double bytes = saved_bytes(model, framework, setup, with_experts, setup.recompute.of_all);
+  const double bytes = saved_bytes(model, framework, setup, kind, setup.recompute.of_all);
   return share * std::max(0.0, bytes / device.host_bytes_per_second - beside);
 }
 
@@ -23,11 +23,11 @@ double exposed_offload_seconds(const Architecture& model, const FrameworkTraits&
 
 BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& framework,
                            const NodeRates& node, int devices_per_node, const ParallelSetup& setup,
-                           bool with_experts) {
-  const BlockWork work = block_work(model, framework, setup, with_experts);
+                           BlockKind kind) {
+  const BlockWork work = block_work(model, framework, setup, kind);
   const DeviceRates& device = node.device;
   const KernelSeconds linear = products_seconds(device, work, 0, work.products_used),
-                      core = attention_core_seconds(device, work);
+                      core = mixer_core_seconds(device, work);
   BlockMessages sent = exposed_messages(framework, node, devices_per_node, setup, work);
   double forward = linear.forward + core.forward + stream_seconds(device, work.forward_traffic);
   double backward = linear.backward + core.backward + stream_seconds(device, work.backward_traffic);
@@ -37,12 +37,12 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   }
   forward += sent.forward.sum();
   backward += sent.backward.sum();
-  const KernelCounts kernels = kernel_counts(model, framework, setup, work, with_experts);
+  const KernelCounts kernels = kernel_counts(model, framework, setup, work);
   const double host_forward =
       host_seconds(framework, kernels.forward) + kLaunchInLoop * kernels.forward_in_loops;
   double host_backward =
       host_seconds(framework, kernels.backward) + kLaunchInLoop * kernels.backward_in_loops;
-  const double order = overlap_order(framework, waits_for_group(setup, with_experts));
+  const double order = overlap_order(framework, waits_for_group(setup, kind.has_experts()));
   // The products of W are the same, whatever else is computed again.
   const double adding = framework.fuses_accumulation
                             ? 0
@@ -50,18 +50,17 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const double weight =
       with_launches(backward, host_backward, order) * (linear.weight + adding) / backward;
   double forwards = 1;  // times that a forward's messages are sent, with the recomputed ones
-  backward += recomputed_parts_seconds(device, model, framework, setup, with_experts);
+  backward += recomputed_parts_seconds(device, model, framework, setup, kind);
   if (setup.recompute.of_all == LayerRecompute::Whole) {
     backward += forward;
     host_backward += host_forward;
     forwards = 2;
-  } else if (setup.recompute.of_all == LayerRecompute::Attention) {
+  } else if (setup.recompute.of_all == LayerRecompute::Attention && kind.has_attention()) {
     backward += core.forward;
     host_backward += host_seconds(framework, framework.attention_core_kernels);
   }
   const auto with_offload = [&](double seconds) {
-    return seconds +
-           exposed_offload_seconds(model, framework, device, setup, with_experts, seconds);
+    return seconds + exposed_offload_seconds(model, framework, device, setup, kind, seconds);
   };
   return {with_offload(with_launches(forward, host_forward, order)),
           with_offload(with_launches(backward, host_backward, order)),

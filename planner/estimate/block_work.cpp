@@ -45,7 +45,6 @@ void add_attention_products(BlockWork& work, const Architecture& model, const Bl
     work.add({rows, widths.queries + widths.keys + widths.values, hidden});
   }
   work.add({rows, hidden, widths.output});
-  work.attention_products = work.products_used;
 }
 
 void add_feed_forward_products(BlockWork& work, const Architecture& model,
@@ -58,6 +57,11 @@ void add_feed_forward_products(BlockWork& work, const Architecture& model,
     return;
   }
   const Experts& set = model.experts;
+  const double outer = set.outer(model.hidden);
+  if (set.latent > 0) {
+    work.add({rows / sizes.outside, outer, hidden});
+    work.add({rows / sizes.outside, hidden, outer});
+  }
   if (set.shared_ffn > 0) {
     const double inner = set.shared_ffn / sizes.tensor;
     work.add({rows, gates * inner, hidden});
@@ -69,8 +73,8 @@ void add_feed_forward_products(BlockWork& work, const Architecture& model,
   const double inner = static_cast<double>(set.ffn) / setup.expert_tensor();
   const double each =
       rows * setup.expert_tensor() / sizes.tensor * set.chosen * setup.experts / set.count;
-  work.add({each, gates * inner, hidden, here});
-  work.add({each, hidden, inner, here});
+  work.add({each, gates * inner, outer, here});
+  work.add({each, outer, inner, here});
   work.add({rows / sizes.outside, static_cast<double>(set.count), hidden});  // the router
 }
 
@@ -88,8 +92,8 @@ void convert_products(BlockWork& work, const Architecture& model, const Framewor
   for (int p = 0; p < end; ++p) {
     Matmul& product = work.products[static_cast<std::size_t>(p)];
     product.bytes = framework.product_bytes;
-    const bool is_activated = product.depth == model.hidden && p >= work.attention_products;
-    const bool leaves_attention = p == work.attention_products - 1;
+    const bool is_activated = product.depth == model.hidden && p >= work.mixer_products;
+    const bool leaves_attention = p == work.mixer_products - 1;
     if (whole || leaves_attention) inputs += product.count * product.rows * product.depth;
     if (whole || !is_activated) gradients += product.count * product.rows * product.columns;
   }
@@ -98,14 +102,15 @@ void convert_products(BlockWork& work, const Architecture& model, const Framewor
   work.backward_traffic += each * gradients;
 }
 
-/// Scores: n heads of sequence x sequence. Counted as a whole square without flash attention, as
-/// its half with it (arXiv:2205.14135 skips what is masked).
-void add_attention_core(BlockWork& work, const FrameworkTraits& framework,
-                        const BlockSizes& sizes) {
+/// Scores: n heads of sequence x sequence. Counted as a whole square without flash attention, with
+/// it as what no mask hides (arXiv:2205.14135 skips the rest).
+void add_attention_core(BlockWork& work, const Architecture& model,
+                        const FrameworkTraits& framework, const BlockSizes& sizes, Mixer mixer) {
   const double count = sizes.samples * sizes.heads;
   const double square = sizes.sequence * sizes.sequence * count;
   if (framework.flash_attention) {
-    work.flash_flops = square * (sizes.query_width + sizes.value_width);
+    const double seen = 2 * tokens_seen(model, mixer) * sizes.sequence * count;
+    work.flash_flops = seen * (sizes.query_width + sizes.value_width);
     work.flash_rate = framework.flash_rate;
     return;
   }
@@ -122,42 +127,39 @@ void add_attention_core(BlockWork& work, const FrameworkTraits& framework,
 
 /// Norms, bias, dropout, residual: what sequence parallel divides. Bytes for each number.
 void add_outside_traffic(BlockWork& work, const Architecture& model,
-                         const FrameworkTraits& framework, const BlockSizes& sizes) {
-  const double numbers = sizes.rows * model.hidden / sizes.outside;
+                         const FrameworkTraits& framework, const BlockSizes& sizes, int parts) {
+  const double numbers = parts * sizes.rows * model.hidden / sizes.outside;
   const double add = !framework.fused_kernels ? 15 : framework.dropout ? 7 : 6;
-  work.forward_traffic += 2 * (4 + add) * numbers;
-  work.backward_traffic += 2 * (6 + (framework.dropout ? 5 : 0) + 6) * numbers;
+  work.forward_traffic += (4 + add) * numbers;
+  work.backward_traffic += (6 + (framework.dropout ? 5 : 0) + 6) * numbers;
 }
 
-void add_inside_traffic(BlockWork& work, const Architecture& model,
-                        const FrameworkTraits& framework, const BlockSizes& sizes,
-                        const Widths& widths, double activated) {
-  const bool fused = framework.fused_kernels;
+void add_attention_traffic(BlockWork& work, const Architecture& model,
+                           const FrameworkTraits& framework, const BlockSizes& sizes,
+                           const Widths& widths) {
   const double entering = widths.queries + widths.keys + widths.values;
   work.forward_traffic += sizes.rows * 4 * widths.output;  // heads back side by side
   work.backward_traffic += sizes.rows * 4 * widths.output;
   if (model.biases) {
-    work.forward_traffic += fused ? 0 : sizes.rows * 2 * entering;
-    work.backward_traffic += sizes.rows * (2 * entering + 2 * activated + 2 * widths.output);
+    work.forward_traffic += framework.fused_kernels ? 0 : sizes.rows * 2 * entering;
+    work.backward_traffic += sizes.rows * (2 * entering + 2 * widths.output);
   }
   if (!model.learned_positions) {  // rotary positions: once over queries and keys
     work.forward_traffic += sizes.rows * 4 * (widths.queries + widths.keys);
     work.backward_traffic += sizes.rows * 4 * (widths.queries + widths.keys);
   }
-  // The activation: gated reads two and writes one, backward reads three and writes two.
+}
+
+/// Gated, the activation reads two and writes one; backward reads three and writes two.
+void add_activation_traffic(BlockWork& work, const Architecture& model,
+                            const FrameworkTraits& framework, const BlockSizes& sizes,
+                            double activated) {
+  const bool fused = framework.fused_kernels;
+  if (model.biases) work.backward_traffic += sizes.rows * 2 * activated;
   const double forward = model.gated ? 6 : fused ? 4 : 8;
   const double backward = model.gated ? 10 : fused ? 6 : 8;
   work.forward_traffic += sizes.rows * forward * activated;
   work.backward_traffic += sizes.rows * backward * activated;
-}
-
-/// Of the devices among which so many experts are dealt out evenly, how many hold some of a token's
-/// on average, where each choice of experts is as likely as any other.
-double devices_of_token(const Experts& experts, int devices) {
-  const double all = experts.count, each = all / devices;
-  double none_here = 1;
-  for (int k = 0; k < experts.chosen; ++k) none_here *= std::max(0.0, all - each - k) / (all - k);
-  return devices * (1 - none_here);
 }
 
 void add_expert_traffic(BlockWork& work, const Architecture& model,
@@ -167,7 +169,7 @@ void add_expert_traffic(BlockWork& work, const Architecture& model,
   // the same way back: four times read and written. Under sequence parallelism each tensor parallel
   // rank sends those of its rows, and the ranks that divide an expert gather what they got
   // (Megatron core, transformer/moe/token_dispatcher.py, with the all-to-all).
-  const double copies = sizes.rows * model.experts.chosen * model.hidden;
+  const double copies = sizes.rows * model.experts.chosen * model.experts.outer(model.hidden);
   const double sent = copies / sizes.outside;
   const double computed = copies * setup.expert_tensor() / sizes.tensor;
   // Where a token goes once to each device, the message itself takes it from its place, and the
@@ -176,14 +178,28 @@ void add_expert_traffic(BlockWork& work, const Architecture& model,
   const double ordered = once ? computed : sent + computed;
   work.forward_traffic += 8 * ordered;
   work.backward_traffic += 8 * ordered;
+  if (model.biases && !framework.groups_experts) {
+    work.forward_traffic += kExpertBiasForward * computed;
+    work.backward_traffic += kExpertBiasBackward * computed;
+  }
   if (setup.experts > 1) work.expert_message = 2 * sent;
-  if (once)
-    work.expert_message *= devices_of_token(model.experts, setup.experts) / model.experts.chosen;
+  if (once) {
+    work.experts = model.experts;
+    work.token_message = work.expert_message / model.experts.chosen;
+    work.expert_message = work.token_message * places_of_token(model.experts, setup.experts);
+  }
   if (setup.expert_tensor() > 1) work.tensor_message_of_experts = 2 * copies;
   if (model.experts.shared_ffn > 0) work.tensor_message_of_experts += 2 * sizes.rows * model.hidden;
 }
 
 }  // namespace
+
+double places_of_token(const Experts& experts, int places) {
+  const double all = experts.count, each = all / places;
+  double none_here = 1;
+  for (int k = 0; k < experts.chosen; ++k) none_here *= std::max(0.0, all - each - k) / (all - k);
+  return places * (1 - none_here);
+}
 
 BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup) {
   BlockSizes sizes;
@@ -202,25 +218,32 @@ BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup) {
 }
 
 BlockWork block_work(const Architecture& model, const FrameworkTraits& framework,
-                     const ParallelSetup& setup, bool with_experts) {
+                     const ParallelSetup& setup, BlockKind kind) {
   const BlockSizes sizes = block_sizes(model, setup);
   const Widths widths = widths_of(model, setup);
   BlockWork work;
-  add_attention_products(work, model, sizes, widths);
-  add_feed_forward_products(work, model, setup, sizes, with_experts);
-  convert_products(work, model, framework, with_experts);
-  add_attention_core(work, framework, sizes);
-  add_outside_traffic(work, model, framework, sizes);
-  double activated = widths.inner;
-  if (with_experts) {
+  work.kind = kind;
+  if (kind.has_attention()) add_attention_products(work, model, sizes, widths);
+  if (kind.mixer == Mixer::Mamba) add_mamba(work, model, sizes);
+  work.mixer_products = work.products_used;
+  if (kind.feed_forward != FeedForward::None)
+    add_feed_forward_products(work, model, setup, sizes, kind.has_experts());
+  convert_products(work, model, framework, kind.has_experts());
+  add_outside_traffic(work, model, framework, sizes, kind.parts());
+  if (kind.has_attention()) {
+    add_attention_core(work, model, framework, sizes, kind.mixer);
+    add_attention_traffic(work, model, framework, sizes, widths);
+  }
+  double activated = kind.feed_forward == FeedForward::Dense ? widths.inner : 0;
+  if (kind.has_experts()) {
     activated =
         (model.experts.chosen * static_cast<double>(model.experts.ffn) + model.experts.shared_ffn) /
         sizes.tensor;
     add_expert_traffic(work, model, framework, setup, sizes);
   }
-  add_inside_traffic(work, model, framework, sizes, widths, activated);
-  work.parameters = block_parameters_of_rank(model, setup, with_experts);
-  work.expert_parameters = expert_parameters_of_rank(model, setup, with_experts);
+  add_activation_traffic(work, model, framework, sizes, activated);
+  work.parameters = block_parameters_of_rank(model, setup, kind);
+  work.expert_parameters = expert_parameters_of_rank(model, setup, kind);
   if (framework.fuses_accumulation) {
     for (Matmul& product : work.products) product.sum_bytes = framework.accumulate_bytes;
   } else {
@@ -229,9 +252,9 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   if (setup.tensor > 1) {
     work.tensor_message = 2 * sizes.rows * model.hidden;
     work.gathered_message = framework.product_bytes * sizes.rows * model.hidden;
-    work.tensor_messages = 2;
+    work.tensor_messages = kind.parts();
   }
-  if (setup.context > 1) {
+  if (setup.context > 1 && kind.has_attention()) {
     work.ring_message = 2 * sizes.rows * (widths.keys + widths.values);
     work.context_message =
         2 * sizes.rows * (widths.queries + widths.keys + widths.values + widths.output);
@@ -239,9 +262,9 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   return work;
 }
 
-double norm_bytes(const Architecture& model, const ParallelSetup& setup) {
+double norm_bytes(const Architecture& model, const ParallelSetup& setup, BlockKind kind) {
   const BlockSizes sizes = block_sizes(model, setup);
-  return 2 * 4 * sizes.rows * model.hidden / sizes.outside;  // two of them read and write
+  return kind.parts() * 4 * sizes.rows * model.hidden / sizes.outside;  // each reads and writes
 }
 
 double activation_bytes_of_experts(const Architecture& model, const ParallelSetup& setup) {
@@ -251,20 +274,28 @@ double activation_bytes_of_experts(const Architecture& model, const ParallelSetu
 }
 
 double expert_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
-                                 bool with_experts) {
-  if (!with_experts) return 0;
+                                 BlockKind kind) {
+  if (!kind.has_experts()) return 0;
   return expert_parameters(model) * model.experts.count / (setup.experts * setup.expert_tensor());
 }
 
 double block_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
-                                bool with_experts) {
-  const double norms = (model.biases ? 4.0 : 2.0) * model.hidden;
-  const double attention = norms + (attention_parameters(model) - norms) / setup.tensor;
-  if (!with_experts) return attention + feed_forward_parameters(model) / setup.tensor;
-  const double gates = model.gated ? 3 : 2;
-  const double shared = gates * model.hidden * model.experts.shared_ffn / setup.tensor;
-  const double router = static_cast<double>(model.hidden) * model.experts.count;
-  return attention + router + shared + expert_parameters_of_rank(model, setup, with_experts);
+                                BlockKind kind) {
+  const double others =
+      kind.parts() * norm_parameters(model) + mixer_parameters(model, kind.mixer) / setup.tensor;
+  switch (kind.feed_forward) {
+    case FeedForward::Dense:
+      return others + feed_forward_parameters(model) / setup.tensor;
+    case FeedForward::None:
+      return others;
+    case FeedForward::Experts:
+      break;
+  }
+  const Experts& set = model.experts;
+  const double hidden = model.hidden, gates = model.gated ? 3 : 2;
+  const double shared = gates * hidden * set.shared_ffn / setup.tensor;
+  const double whole = hidden * set.count + 2 * hidden * set.latent;  // router, and to its width
+  return others + whole + shared + expert_parameters_of_rank(model, setup, kind);
 }
 
 }  // namespace pipewright::planner

@@ -23,11 +23,13 @@ struct BlockSizes {
 BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup);
 
 struct BlockWork {
-  std::array<Matmul, 10> products{};  // with weights
+  BlockKind kind;
+  std::array<Matmul, 12> products{};  // with weights
   int products_used = 0;
-  int attention_products = 0;  // the first of them; the last of these follows the scores
-  Matmul scores, context;      // of attention without flash attention
-  double flash_flops = 0;      // of attention with it, forward
+  int mixer_products = 0;  // the first of them; the last of these follows the scores, or the scan
+  Matmul scores, context;  // of attention without flash attention
+  double flash_flops = 0;  // of attention with it, forward
+  double scan_flops = 0, scan_traffic = 0;           // of Mamba, forward
   double forward_traffic = 0, backward_traffic = 0;  // bytes of all other kernels
   double core_traffic = 0;  // of softmax and dropout of the scores, forward
   double core_backward_traffic = 0;
@@ -38,6 +40,8 @@ struct BlockWork {
   int tensor_messages = 0;               // of them, forward; as many backward
   double tensor_message_of_experts = 0;  // the same around experts, under sequence parallelism
   double expert_message = 0;             // bytes of one all-to-all; two forward, two backward
+  double token_message = 0;              // of it, with one copy of each token; 0: not sent once
+  Experts experts;                       // whose places such copies go to
   double context_message = 0;            // bytes of queries, keys, values and outputs, forward
   double ring_message = 0;               // bytes of keys and values, to the next of the ring
   double parameters = 0;                 // of this rank
@@ -45,30 +49,39 @@ struct BlockWork {
 
   void add(const Matmul& matmul) { products[static_cast<std::size_t>(products_used++)] = matmul; }
 };
-/// `with_experts`: the block's feed-forward part has them.
 BlockWork block_work(const Architecture& model, const FrameworkTraits& framework,
-                     const ParallelSetup& setup, bool with_experts);
+                     const ParallelSetup& setup, BlockKind kind);
+
+/// The products, the convolution and the scan of Mamba (planner/estimate/mamba_work.cpp); what of
+/// it the backward needs, in bytes.
+void add_mamba(BlockWork& work, const Architecture& model, const BlockSizes& sizes);
+double mamba_bytes(const Architecture& model, const FrameworkTraits& framework,
+                   const BlockSizes& sizes);
+
+/// Of the places among which so many experts are dealt out evenly, how many hold some of a token's
+/// on average, where each choice of experts is as likely as any other.
+double places_of_token(const Experts& experts, int places);
 
 /// Memory traffic of a forward's norms alone, and of the activation of what experts compute.
-double norm_bytes(const Architecture& model, const ParallelSetup& setup);
+double norm_bytes(const Architecture& model, const ParallelSetup& setup, BlockKind kind);
 double activation_bytes_of_experts(const Architecture& model, const ParallelSetup& setup);
 
 /// Bytes that the forward of a block leaves for its backward (arXiv:2205.05198 §4).
 double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
-                   const ParallelSetup& setup, bool with_experts, LayerRecompute recompute);
+                   const ParallelSetup& setup, BlockKind kind, LayerRecompute recompute);
 
 /// Of the blocks those whose saved bytes wait in the host's memory.
 double offloaded_share(const Architecture& model, const FrameworkTraits& framework,
                        const ParallelSetup& setup);
 /// Of these bytes what stays on the device; the mean of all blocks.
 double kept_bytes(const Architecture& model, const FrameworkTraits& framework,
-                  const ParallelSetup& setup, bool with_experts, LayerRecompute recompute);
+                  const ParallelSetup& setup, BlockKind kind, LayerRecompute recompute);
 
 /// Weights that a rank holds of a block: tensor parallel ranks divide matrices, those of each
 /// expert too, expert parallel ranks experts; norms are on all.
 double block_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
-                                bool with_experts);
+                                BlockKind kind);
 double expert_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
-                                 bool with_experts);
+                                 BlockKind kind);
 
 }  // namespace pipewright::planner

@@ -125,10 +125,23 @@ inline constexpr double kUnalignedRate = 1.0 / 3;
 /// To start one kernel of several that an operator starts in a loop: the driver's part alone
 /// (NVIDIA, "Getting Started with CUDA Graphs", 3.8 µs).
 inline constexpr double kLaunchInLoop = 3.8e-6;
-/// Of a block with experts whose attention, router and sorting are CUDA graphs: these, and the
-/// kernels of a forward that are none, but for the experts' products. Counted in Megatron core
-/// 0.16's sources with the flex dispatcher (transformer/moe: token_dispatcher, experts), roughly.
-inline constexpr double kGraphsOfRouting = 2, kKernelsOutsideGraphs = 12;
+/// Bytes for each number that experts make, to add their biases times the weights of the tokens'
+/// choices: not in the product but after it, in 32 bits (Megatron core 0.16, transformer/moe/
+/// experts.py, TEGroupedMLP._apply_bias): the product of both written, read again with the result
+/// and the sum written, all experts' sums put together, and turned into 16 bits (4, 10, 8, 6).
+/// Backward turns the gradient into 32 bits and back (6, 6), multiplies it by both and sums (12,
+/// 12), and puts the experts' together (4).
+inline constexpr double kExpertBiasForward = 28, kExpertBiasBackward = 40;
+/// Of a block with experts whose router and sorting are CUDA graphs: the kernels of a forward that
+/// are none, but for the experts' products. Counted in Megatron core 0.16's sources with the flex
+/// dispatcher (transformer/moe: token_dispatcher, experts), roughly.
+inline constexpr double kKernelsOutsideGraphs = 12;
+/// Operations a second of a multiprocessor in the scan of Mamba-2 by its authors' Triton kernels:
+/// 134e12 of an H800's 132 in TileLang's kernel (tile-ai/tilelang, benchmark/mamba2/README.md),
+/// against which Triton's five take 1.5 to 2.51 times as long fused or not (PyTorch's blog,
+/// "Accelerating Mamba2 with Kernel Fusion"), the geometric mean. Small products, exponentials
+/// between them: what they reach does not grow with the peak of the tensor cores.
+inline constexpr double kScanRate = 134e12 / 132 / 1.94;
 /// Host and device work side by side. Where neither takes much longer than the other, both add to
 /// the time: the norm of order 4 of their times.
 inline constexpr double kOverlapOrder = 4;

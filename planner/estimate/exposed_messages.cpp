@@ -53,7 +53,7 @@ void send_round_ring(BlockMessages& sent, const NodeRates& node, int devices_per
   const double others = setup.context - 1, beside = others / setup.context;
   const double once =
       kNetworkStart + work.ring_message / group_bytes_per_second(node, devices_per_node, ring);
-  const KernelSeconds core = attention_core_seconds(node.device, work);
+  const KernelSeconds core = mixer_core_seconds(node.device, work);
   sent.forward.context = std::max(0.0, others * once - beside * core.forward);
   sent.backward.context = std::max(0.0, 2 * others * once - beside * core.backward);
 }
@@ -65,22 +65,25 @@ BlockMessages exposed_messages(const FrameworkTraits& framework, const NodeRates
                                const BlockWork& work) {
   BlockMessages sent = message_seconds(node, devices_per_node, setup, work);
   if (framework.blocking_launches) return sent;
-  if (setup.context > 1 && framework.hides_gradient_messages)
+  if (work.ring_message > 0 && framework.hides_gradient_messages)
     send_round_ring(sent, node, devices_per_node, setup, work);
   const bool hides = framework.hides_gradient_messages || framework.chunks_messages;
   if (setup.tensor == 1 || !hides) return sent;
   const bool experts = work.expert_parameters > 0;
-  const int out = work.attention_products - 1, last = work.products_used - 1;
+  const int out = work.mixer_products - 1, last = work.products_used - 1;
   const Overlap overlap(framework, setup);
   const auto seconds = [&](int first, int end) {
     return products_seconds(node.device, work, first, end);
   };
   const MessageSeconds whole = sent.forward;
   std::array<double, 4>&to = sent.forward.tensor, &back = sent.backward.tensor;
-  const Half attention{seconds(0, out), seconds(out, out + 1)};
-  overlap.forward(attention, to[0], to[1]);
-  overlap.backward(attention, whole.tensor[0], back[2], back[3]);
-  if (experts) return sent;  // their products are many small ones
+  if (work.kind.mixer != Mixer::None) {
+    const Half mixer{seconds(0, out), seconds(out, out + 1)};
+    overlap.forward(mixer, to[0], to[1]);
+    overlap.backward(mixer, whole.tensor[0], back[2], back[3]);
+  }
+  // The products of experts are many small ones.
+  if (experts || work.kind.feed_forward == FeedForward::None) return sent;
   const Half feed_forward{seconds(out + 1, last), seconds(last, last + 1)};
   overlap.forward(feed_forward, to[2], to[3]);
   overlap.backward(feed_forward, whole.tensor[2], back[0], back[1]);

@@ -103,10 +103,8 @@ double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits
   const LayerExchange ends = exchange_of({.embedding = range.embedding, .head = range.head});
   double scatters = ends.scatter, gathers = times * ends.gather;  // of a micro-batch; exposed
   bool is_first = true;
-  const std::pair<int, LayerRange> kinds[] = {{range.dense, {.dense = 1}},
-                                              {range.with_experts, {.with_experts = 1}}};
-  for (const auto& [count, one] : kinds) {
-    if (count == 0) continue;
+  for_each_kind(range.blocks, [&](BlockKind kind, int count) {
+    const LayerRange one{.blocks = blocks_of_kind(kind, 1)};
     const LayerExchange block = exchange_of(one);
     int hidden = count;
     if (is_first) {
@@ -118,7 +116,7 @@ double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits
     gathers += hidden * std::max(0.0, block.gather - layers.forward(one));
     scatters += hidden * std::max(0.0, block.scatter + (gathers_twice ? block.gather : 0) -
                                            layers.backward(one));
-  }
+  });
   return setup.micro_batches * scatters + (gathers_twice ? setup.micro_batches : 1) * gathers;
 }
 

@@ -145,6 +145,16 @@ double all_to_all_seconds(const NodeRates& node, int devices_per_node, const Gro
                           (members - near) / members * bytes / share_of_network);
 }
 
+double forwarded_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                         double bytes, double across) {
+  if (group.inside(devices_per_node) || bytes <= 0)
+    return all_to_all_seconds(node, devices_per_node, group, bytes);
+  const double near = group.on_a_node(devices_per_node);
+  return call_start_seconds(devices_per_node, group) +
+         std::max((near - 1) / near * bytes / node.inside_bytes_per_second,
+                  across * devices_per_node / node.network_bytes_per_second);
+}
+
 double with_launches(double device_seconds, double host_seconds, double order) {
   return std::pow(std::pow(device_seconds, order) + std::pow(host_seconds, order), 1 / order);
 }

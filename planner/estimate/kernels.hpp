@@ -67,6 +67,10 @@ double gather_seconds(const NodeRates& node, int devices_per_node, const Group& 
 /// Each member sends (n-1)/n of its `bytes`.
 double all_to_all_seconds(const NodeRates& node, int devices_per_node, const Group& group,
                           double bytes);
+/// The same of copies that go to a node once, and inside it on to its devices: `bytes` of those for
+/// devices, `across` of those for other nodes.
+double forwarded_seconds(const NodeRates& node, int devices_per_node, const Group& group,
+                         double bytes, double across);
 
 /// Host and device: the norm of this order of their times.
 double with_launches(double device_seconds, double host_seconds, double order);

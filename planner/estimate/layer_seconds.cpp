@@ -2,18 +2,32 @@
 
 namespace pipewright::planner {
 
+namespace {
+
+/// `each` of the blocks' times, all together.
+template <class Each>
+double sum_of_blocks(const LayerSeconds& layers, const LayerRange& range, Each each) {
+  double sum = 0;
+  for_each_kind(range.blocks, [&](BlockKind kind, int count) {
+    sum += count * each(layers.blocks[kind.index()]);
+  });
+  return sum;
+}
+
+}  // namespace
+
 double LayerSeconds::forward(const LayerRange& range) const {
-  return range.dense * dense.forward + range.with_experts * with_experts.forward +
+  return sum_of_blocks(*this, range, [](const BlockSeconds& block) { return block.forward; }) +
          (range.embedding ? embedding.forward : 0) + (range.head ? head.forward : 0);
 }
 
 double LayerSeconds::weight(const LayerRange& range) const {
-  return range.dense * dense.weight + range.with_experts * with_experts.weight +
+  return sum_of_blocks(*this, range, [](const BlockSeconds& block) { return block.weight; }) +
          (range.embedding ? embedding.weight : 0) + (range.head ? head.weight : 0);
 }
 
 double LayerSeconds::backward(const LayerRange& range) const {
-  return range.dense * dense.backward + range.with_experts * with_experts.backward +
+  return sum_of_blocks(*this, range, [](const BlockSeconds& block) { return block.backward; }) +
          (range.embedding ? embedding.input + embedding.weight : 0) +
          (range.head ? head.input + head.weight : 0);
 }
@@ -22,12 +36,11 @@ LayerSeconds layer_seconds(const Architecture& model, const FrameworkTraits& fra
                            const Machine& machine, const ParallelSetup& setup,
                            const NodeRates& node) {
   const double rows = block_sizes(model, setup).rows;
-  const auto block = [&](bool experts) {
-    return block_seconds(model, framework, node, machine.devices_per_node, setup, experts);
-  };
   LayerSeconds layers;
-  if (model.experts.count == 0 || model.experts.dense_blocks > 0) layers.dense = block(false);
-  if (model.experts.count > 0) layers.with_experts = block(true);
+  for_each_kind(blocks_in(model, 0, model.blocks).blocks, [&](BlockKind kind, int /*count*/) {
+    layers.blocks[kind.index()] =
+        block_seconds(model, framework, node, machine.devices_per_node, setup, kind);
+  });
   layers.embedding = embedding_seconds(model, framework, node, machine, setup, rows);
   layers.head = head_seconds(model, framework, node, machine, setup, rows);
   return layers;

@@ -9,7 +9,7 @@ namespace pipewright::planner {
 
 /// Of one micro-batch.
 struct LayerSeconds {
-  BlockSeconds dense, with_experts;
+  std::array<BlockSeconds, kBlockKinds> blocks;  // of the kinds that the model has
   EndSeconds embedding, head;
 
   double forward(const LayerRange& range) const;

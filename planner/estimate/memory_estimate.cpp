@@ -1,5 +1,6 @@
 // Bytes of a rank: what stays, what micro-batches in flight keep, what passes.
 #include <algorithm>
+#include <array>
 
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
@@ -42,7 +43,13 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double logits = sizes.rows * model.vocabulary / setup.tensor;
   // 32-bit logits; a fused loss keeps 16-bit ones and writes the gradient over them.
   const double each = framework.fused_loss ? 2 : 4;
-  return 4 * sizes.rows * model.hidden / sizes.outside + each * logits;
+  const double head = 4 * sizes.rows * model.hidden / sizes.outside + each * logits;
+  if (model.further_tokens == 0) return head;
+  // Both inputs, after their norms.
+  const double inputs = 4 * sizes.rows * model.hidden / sizes.outside;
+  return head + model.further_tokens * (head + inputs +
+                                        kept_bytes(model, framework, setup, model.kind_of_further(),
+                                                   setup.recompute.of_all));
 }
 
 namespace {
@@ -52,39 +59,56 @@ namespace {
 double weight_buffers(const Architecture& model, const FrameworkTraits& framework,
                       const ParallelSetup& setup, const LayerRange& range) {
   double numbers = 0;
-  const auto add = [&](bool experts, bool with_attention) {
-    const BlockWork work = block_work(model, framework, setup, experts);
-    const int from = with_attention ? 0 : work.attention_products;
-    const int end = work.products_used - (experts ? 1 : 0);  // the router is not one of its layers
+  bool seen_attention = false, seen_mamba = false;
+  std::array<bool, 3> seen{};  // by FeedForward
+  for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
+    const BlockWork work = block_work(model, framework, setup, kind);
+    bool& seen_mixer = kind.mixer == Mixer::Mamba ? seen_mamba : seen_attention;
+    bool& seen_feed = seen[static_cast<std::size_t>(kind.feed_forward)];
+    const int from = seen_mixer ? work.mixer_products : 0;
+    // The router is not one of its layers.
+    const int end =
+        seen_feed ? work.mixer_products : work.products_used - (kind.has_experts() ? 1 : 0);
     for (int p = from; p < end; ++p) {
       const Matmul& product = work.products[static_cast<std::size_t>(p)];
       numbers += product.columns * product.depth;
     }
-  };
-  if (range.dense > 0) add(false, true);
-  if (range.with_experts > 0) add(true, range.dense == 0);
+    seen_mixer = seen_mixer || kind.mixer != Mixer::None;
+    seen_feed = true;
+  });
   if (range.head) numbers += static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   return 2 * numbers;
+}
+
+/// Of what a block's first products give and backward makes a gradient of, on one rank.
+double widest_numbers(const Architecture& model, const ParallelSetup& setup, BlockKind kind) {
+  const BlockSizes sizes = block_sizes(model, setup);
+  const double gates = model.gated ? 2 : 1;
+  const double of_mamba = kind.mixer == Mixer::Mamba ? model.mamba.entering() : 0;
+  double inner = 0;
+  if (kind.feed_forward == FeedForward::Dense) inner = model.ffn;
+  if (kind.has_experts()) inner = static_cast<double>(model.experts.chosen) * model.experts.ffn;
+  return sizes.rows * std::max(of_mamba, gates * inner) / sizes.tensor;
 }
 
 }  // namespace
 
 double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const ParallelSetup& setup, const LayerRange& range) {
-  const bool experts = range.with_experts > 0;
   const double buffers =
       framework.keeps_weight_buffers ? weight_buffers(model, framework, setup, range) : 0;
-  if (range.dense + range.with_experts == 0) return buffers;
-  if (setup.recompute.of_all == LayerRecompute::Whole) {
-    return buffers + saved_bytes(model, framework, setup, experts, LayerRecompute::None);
-  }
-  if (!framework.keeps_weight_buffers) return 0;
-  const BlockSizes sizes = block_sizes(model, setup);
-  const double gates = model.gated ? 2 : 1;
-  const double inner = experts
-                           ? sizes.rows * model.experts.chosen * model.experts.ffn / sizes.tensor
-                           : sizes.rows * model.ffn / sizes.tensor;
-  return buffers + 2 * gates * inner;
+  if (range.blocks.all() == 0) return buffers;
+  const bool whole = setup.recompute.of_all == LayerRecompute::Whole;
+  if (!whole && !framework.keeps_weight_buffers) return 0;
+  double widest = 0;
+  for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
+    // The peak is where the backward begins, at the last blocks; dense ones are the first.
+    if (kind.feed_forward == FeedForward::Dense && range.blocks.with_experts() > 0) return;
+    widest =
+        std::max(widest, whole ? saved_bytes(model, framework, setup, kind, LayerRecompute::None)
+                               : 2 * widest_numbers(model, setup, kind));
+  });
+  return buffers + widest;
 }
 
 std::string RankBytes::reason() const {
@@ -102,10 +126,10 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
                                        const ParallelSetup& setup,
                                        const std::vector<int>& in_flight) {
   std::vector<RankBytes> ranks(static_cast<std::size_t>(setup.pipeline));
-  const double dense = kept_bytes(model, framework, setup, false, setup.recompute.of_all);
-  const double experts = model.experts.count > 0
-                             ? kept_bytes(model, framework, setup, true, setup.recompute.of_all)
-                             : 0;
+  std::array<double, kBlockKinds> kept{};
+  for_each_kind(blocks_in(model, 0, model.blocks).blocks, [&](BlockKind kind, int /*count*/) {
+    kept[kind.index()] = kept_bytes(model, framework, setup, kind, setup.recompute.of_all);
+  });
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     RankBytes& bytes = ranks[static_cast<std::size_t>(rank)];
     const LayerRange range = range_of_rank(model, setup, rank);
@@ -116,7 +140,9 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
     bytes.weights = state.weights;
     bytes.gradients = state.gradients;
     bytes.optimizer = state.optimizer;
-    bytes.activations = bytes.in_flight * (range.dense * dense + range.with_experts * experts);
+    for_each_kind(range.blocks, [&](BlockKind kind, int count) {
+      bytes.activations += bytes.in_flight * count * kept[kind.index()];
+    });
     if (range.embedding)
       bytes.ends += bytes.in_flight * embedding_kept_bytes(model, framework, setup);
     // Backward follows forward there: one micro-batch at a time.

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+
+#include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
 
@@ -126,16 +129,17 @@ double lower_bound(const Architecture& model, const FrameworkTraits& framework,
     rate = std::max(rate, node.device.product_rate(framework.product_bytes));
   }
   // A block without its attention's core, in the framework with the least to do around it.
-  const auto seconds = [&](bool experts) {
-    const BlockWork work = block_work(model, megatron_core(), setup, experts);
+  const auto seconds = [&](BlockKind kind) {
+    const BlockWork work = block_work(model, megatron_core(), setup, kind);
     double flops = 0;
     for (int p = 0; p < work.products_used; ++p) {
       flops += work.products[static_cast<std::size_t>(p)].flops();
     }
     return (setup.recompute.of_all == LayerRecompute::Whole ? 4 : 3) * flops / rate;
   };
-  const double dense = seconds(false);
-  const double least = model.experts.count > 0 ? std::min(dense, seconds(true)) : dense;
+  double least = std::numeric_limits<double>::infinity();
+  for_each_kind(blocks_in(model, 0, model.blocks).blocks,
+                [&](BlockKind kind, int /*count*/) { least = std::min(least, seconds(kind)); });
   const double blocks = std::ceil(static_cast<double>(model.blocks) / setup.pipeline);
   return least * (setup.micro_batches * blocks + (model.blocks - blocks) / setup.chunks);
 }

@@ -75,6 +75,7 @@ class Setups {
     setup.pipeline = pipeline;
     setup.context = context;
     setup.overlap_gradients = space_.overlap_gradients;
+    setup.blocks_of_rank = space_.blocks_of_rank;
     for (const int data : space_.data) {
       if (used * data > space_.devices) {
         setup.data = data;

@@ -25,7 +25,8 @@ struct ParallelSpace {
   /// The closed estimate never tries them, since it knows no stages.
   enum class ByStage : std::uint8_t { No, Too, Only } by_stage = ByStage::No;
   std::vector<bool> sequence_parallel;
-  bool overlap_gradients = false;  // of every setup
+  bool overlap_gradients = false;   // of every setup
+  std::vector<int> blocks_of_rank;  // of every setup, which then has as many ranks; empty: equal
   /// Share of a device's memory that is left for fragments and libraries.
   double margin = 0.06;
 };

@@ -9,13 +9,13 @@ namespace pipewright::planner {
 
 namespace {
 
-/// Inputs of the two norms and of the two products after them, and a byte of each dropout's mask.
+/// Inputs of the norms and of the products after them, and a byte of each dropout's mask.
 /// The products' inputs are whole on every tensor parallel rank unless the sequence is divided.
 double outside_bytes(const Architecture& model, const FrameworkTraits& framework,
-                     const BlockSizes& sizes) {
-  const double each = 4 + (framework.recomputes_norms ? 0 : 2 * framework.product_bytes) +
-                      (framework.dropout ? 2 : 0);
-  return each * sizes.rows * model.hidden / sizes.outside;
+                     const BlockSizes& sizes, int parts) {
+  const double each =
+      2 + (framework.recomputes_norms ? 0 : framework.product_bytes) + (framework.dropout ? 1 : 0);
+  return parts * each * sizes.rows * model.hidden / sizes.outside;
 }
 
 double attention_bytes(const Architecture& model, const FrameworkTraits& framework,
@@ -56,14 +56,15 @@ double feed_forward_bytes(const Architecture& model, const FrameworkTraits& fram
   const double inner = 2 * (model.gated ? 2 : 1) + framework.product_bytes;
   if (!experts) return sizes.rows * inner * model.ffn / sizes.tensor;
   const Experts& set = model.experts;
+  const double outer = set.outer(model.hidden);
   // Those that a rank sends, and those that it computes.
   const double sent = sizes.rows * set.chosen / sizes.outside;
   const double copies = sizes.rows * set.chosen * setup.expert_tensor() / sizes.tensor;
   const double shared = sizes.rows * inner * set.shared_ffn / sizes.tensor;
   const double kept = framework.recomputes_activations ? inner - framework.product_bytes : inner;
   const double routed =
-      copies * (kept * set.ffn / setup.expert_tensor() + framework.product_bytes * model.hidden);
-  return shared + routed + 2 * sent * model.hidden + 8 * sizes.rows / sizes.outside * set.count;
+      copies * (kept * set.ffn / setup.expert_tensor() + framework.product_bytes * outer);
+  return shared + routed + 2 * sent * outer + 8 * sizes.rows / sizes.outside * set.count;
 }
 
 }  // namespace
@@ -77,18 +78,21 @@ double offloaded_share(const Architecture& model, const FrameworkTraits& framewo
 }
 
 double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
-                   const ParallelSetup& setup, bool with_experts, LayerRecompute recompute) {
+                   const ParallelSetup& setup, BlockKind kind, LayerRecompute recompute) {
   const BlockSizes sizes = block_sizes(model, setup);
   if (recompute == LayerRecompute::Whole) return 2 * sizes.rows * model.hidden;
-  return outside_bytes(model, framework, sizes) +
-         attention_bytes(model, framework, setup, sizes, recompute) +
-         feed_forward_bytes(model, framework, setup, sizes, with_experts);
+  double bytes = outside_bytes(model, framework, sizes, kind.parts());
+  if (kind.has_attention()) bytes += attention_bytes(model, framework, setup, sizes, recompute);
+  if (kind.mixer == Mixer::Mamba) bytes += mamba_bytes(model, framework, sizes);
+  if (kind.feed_forward != FeedForward::None)
+    bytes += feed_forward_bytes(model, framework, setup, sizes, kind.has_experts());
+  return bytes;
 }
 
 double kept_bytes(const Architecture& model, const FrameworkTraits& framework,
-                  const ParallelSetup& setup, bool with_experts, LayerRecompute recompute) {
+                  const ParallelSetup& setup, BlockKind kind, LayerRecompute recompute) {
   return (1 - offloaded_share(model, framework, setup)) *
-         saved_bytes(model, framework, setup, with_experts, recompute);
+         saved_bytes(model, framework, setup, kind, recompute);
 }
 
 }  // namespace pipewright::planner

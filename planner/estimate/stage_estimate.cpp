@@ -1,6 +1,7 @@
 #include "planner/estimate/stage_estimate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "planner/estimate/gradient_exchange.hpp"
@@ -59,8 +60,8 @@ double update_of(const EstimateContext& context, const ParallelSetup& setup, con
 /// Inputs and output gradients of a block's products with weights. What a wide product reads is
 /// kept divided where the sequence is.
 double bytes_until_weight(const EstimateContext& context, const ParallelSetup& setup,
-                          bool experts) {
-  const BlockWork work = block_work(context.model, context.framework, setup, experts);
+                          BlockKind kind) {
+  const BlockWork work = block_work(context.model, context.framework, setup, kind);
   const BlockSizes sizes = block_sizes(context.model, setup);
   double bytes = 0;
   for (int p = 0; p < work.products_used; ++p) {
@@ -76,9 +77,16 @@ struct KeptActivations {
   double block = 0, until_weight = 0;
 };
 
-KeptActivations kept_by(const EstimateContext& context, const ParallelSetup& setup, bool experts) {
-  return {kept_bytes(context.model, context.framework, setup, experts, setup.recompute.of_all),
-          bytes_until_weight(context, setup, experts)};
+using KeptByKind = std::array<KeptActivations, kBlockKinds>;
+
+KeptByKind kept_by_kind(const EstimateContext& context, const ParallelSetup& setup) {
+  KeptByKind kept;
+  const Architecture& model = context.model;
+  for_each_kind(blocks_in(model, 0, model.blocks).blocks, [&](BlockKind kind, int /*count*/) {
+    kept[kind.index()] = {kept_bytes(model, context.framework, setup, kind, setup.recompute.of_all),
+                          bytes_until_weight(context, setup, kind)};
+  });
+  return kept;
 }
 
 void set_hops(CostTable& costs, const EstimateContext& context, const ParallelSetup& setup,
@@ -123,8 +131,7 @@ std::vector<std::int64_t> costs_on(const Architecture& model, const LayerSeconds
   };
   std::vector<std::int64_t> costs{cost({.embedding = true})};
   for (int block = 0; block < model.blocks; ++block) {
-    costs.push_back(
-        cost(model.has_experts(block) ? LayerRange{.with_experts = 1} : LayerRange{.dense = 1}));
+    costs.push_back(cost({.blocks = blocks_of_kind(model.kind_of(block), 1)}));
   }
   costs.push_back(cost({.head = true}));
   return costs;
@@ -169,21 +176,25 @@ std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
                                                 const ParallelSetup& setup,
                                                 std::span<const StagePlan> stages) {
   const auto& [model, framework, machine] = context;
-  const KeptActivations dense = kept_by(context, setup, false);
-  const KeptActivations experts =
-      model.experts.count > 0 ? kept_by(context, setup, true) : KeptActivations{};
+  const KeptByKind kept_of = kept_by_kind(context, setup);
   std::vector<LayerRange> of_rank(static_cast<std::size_t>(setup.pipeline));
   for (const StagePlan& stage : stages)
     of_rank[static_cast<std::size_t>(stage.rank.value)].add(range_of(model, stage));
   const BlockSizes sizes = block_sizes(model, setup);
-  const double head_until_weight =
+  const double one_head =
       2 * sizes.rows * (model.hidden / sizes.outside + model.vocabulary / sizes.tensor);
+  const double head_until_weight =
+      one_head + model.further_tokens *
+                     (one_head + bytes_until_weight(context, setup, model.kind_of_further()));
   const std::vector<bool> first = is_first_of_rank(stages, setup.pipeline);
   std::vector<StageMemory> memory;
   for (const StagePlan& stage : stages) {
     const LayerRange range = range_of(model, stage);
-    double kept = range.dense * dense.block + range.with_experts * experts.block;
-    double later = range.dense * dense.until_weight + range.with_experts * experts.until_weight;
+    double kept = 0, later = 0;
+    for_each_kind(range.blocks, [&](BlockKind kind, int count) {
+      kept += count * kept_of[kind.index()].block;
+      later += count * kept_of[kind.index()].until_weight;
+    });
     if (range.embedding) kept += embedding_kept_bytes(model, framework, setup);
     if (range.head) {
       kept += head_kept_bytes(model, framework, setup);
@@ -262,22 +273,23 @@ struct SortOfLayers {
 std::vector<SortOfLayers> sorts_of_layers(const Architecture& model,
                                           const std::vector<LayerSeconds>& layers_of_node,
                                           bool with_messages) {
-  const LayerRange blocks = blocks_in(model, 0, model.blocks);
-  const std::pair<int, LayerRange> sorts[] = {{blocks.dense, {.dense = 1}},
-                                              {blocks.with_experts, {.with_experts = 1}},
-                                              {1, {.embedding = true}},
-                                              {1, {.head = true}}};
   std::vector<SortOfLayers> layers;
-  for (const auto& [count, one] : sorts) layers.push_back({count, {}, {}});
-  for (const LayerSeconds& pieces : layers_of_node) {
-    const double messages[] = {pieces.dense.messages(), pieces.with_experts.messages(), 0, 0};
-    for (std::size_t k = 0; k < layers.size(); ++k) {
-      const LayerRange& one = sorts[k].second;
-      layers[k].seconds.push_back(pieces.forward(one) + pieces.backward(one) -
-                                  (with_messages ? 0 : messages[k]));
-      layers[k].on_way.push_back(layers[k].seconds.back() - pieces.weight(one));
+  /// `messages`: those of a block; none of an end.
+  const auto add = [&](int count, const LayerRange& one, auto messages) {
+    SortOfLayers& sort = layers.emplace_back(SortOfLayers{count, {}, {}});
+    for (const LayerSeconds& pieces : layers_of_node) {
+      sort.seconds.push_back(pieces.forward(one) + pieces.backward(one) -
+                             (with_messages ? 0 : messages(pieces)));
+      sort.on_way.push_back(sort.seconds.back() - pieces.weight(one));
     }
-  }
+  };
+  for_each_kind(blocks_in(model, 0, model.blocks).blocks, [&](BlockKind kind, int count) {
+    add(count, {.blocks = blocks_of_kind(kind, 1)},
+        [&](const LayerSeconds& pieces) { return pieces.blocks[kind.index()].messages(); });
+  });
+  const auto none = [](const LayerSeconds&) { return 0.0; };
+  add(1, {.embedding = true}, none);
+  add(1, {.head = true}, none);
   return layers;
 }
 
@@ -290,7 +302,7 @@ double ranks_as_fast_as_the_fastest(const std::vector<SortOfLayers>& layers, con
     double slower = 0;
     for (const SortOfLayers& sort : layers) {
       const double least = sort.least();
-      if (sort.count == 0 || least <= 0) continue;
+      if (least <= 0) continue;
       const double ratio = sort.seconds[static_cast<std::size_t>(ranks.place(rank))] / least;
       slower = slower == 0 ? ratio : std::min(slower, ratio);
     }
@@ -311,7 +323,6 @@ std::int64_t least_estimated_step(const EstimateContext& context, const Parallel
       sorts_of_layers(context.model, layers_of_node, with_messages);
   double least = 0, way = 0;
   for (const SortOfLayers& sort : layers) {
-    if (sort.count == 0) continue;
     least += sort.count * sort.least();
     way += sort.count * sort.least_on_way();
   }

@@ -1,6 +1,7 @@
 #include "planner/estimate/stage_parts.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -34,26 +35,28 @@ void append(PieceList& list, const PieceList& more) {
 class BlockPieces {
  public:
   BlockPieces(const EstimateContext& context, const ParallelSetup& setup, const NodeRates& node,
-              bool experts)
+              BlockKind kind)
       : setup_(setup),
         group_(expert_group_name(setup.division())),
-        experts_(experts),
-        work_(block_work(context.model, context.framework, setup, experts)),
+        kind_(kind),
+        work_(block_work(context.model, context.framework, setup, kind)),
         sent_(exposed_messages(context.framework, node, context.machine.devices_per_node, setup,
                                work_)),
         rows_(std::llround(block_sizes(context.model, setup).rows)),
         hidden_(context.model.hidden) {
     const DeviceRates& device = node.device;
-    const int out = work_.attention_products - 1;
-    entering_ = products_seconds(device, work_, 0, out);
-    core_ = attention_core_seconds(device, work_);
-    attention_ = core_ + products_seconds(device, work_, out, out + 1);
+    const int out = work_.mixer_products - 1;
+    if (kind.mixer != Mixer::None) {
+      entering_ = products_seconds(device, work_, 0, out);
+      core_ = mixer_core_seconds(device, work_);
+      mixed_ = core_ + products_seconds(device, work_, out, out + 1);
+    }
     feed_forward_ = products_seconds(device, work_, out + 1, work_.products_used);
   }
 
   PieceList forward() const {
     PieceList list;
-    add_attention(list, sent_.forward, 0, entering_.forward, attention_.forward);
+    add_mixer(list, sent_.forward, 0, entering_.forward, mixed_.forward);
     add_feed_forward(list, sent_.forward, 2, "dispatch", feed_forward_.forward, "combine");
     return list;
   }
@@ -66,9 +69,10 @@ class BlockPieces {
     PieceList list;
     if (setup_.recompute.of_all == LayerRecompute::Whole) append(list, forward());
     add_feed_forward(list, sent_.backward, 0, "combine", seconds(feed_forward_), "dispatch");
-    const bool again = setup_.recompute.of_all == LayerRecompute::Attention;
-    add_attention(list, sent_.backward, 2, seconds(attention_) + (again ? core_.forward : 0),
-                  seconds(entering_));
+    const bool again =
+        setup_.recompute.of_all == LayerRecompute::Attention && kind_.has_attention();
+    add_mixer(list, sent_.backward, 2, seconds(mixed_) + (again ? core_.forward : 0),
+              seconds(entering_));
     return list;
   }
 
@@ -98,15 +102,17 @@ class BlockPieces {
 
   /// Heads for rows and back, around attention: `first` and `then` are computed before and after
   /// the first exchange. Its tensor parallel messages are those from `place` on.
-  void add_attention(PieceList& list, const MessageSeconds& sent, std::size_t place, double first,
-                     double then) const {
-    enter(list, "attention", sent.tensor[place]);
-    if (setup_.context == 1) {
-      list.push_back(computation("attention", first + then));
+  void add_mixer(PieceList& list, const MessageSeconds& sent, std::size_t place, double first,
+                 double then) const {
+    if (kind_.mixer == Mixer::None) return;
+    const char* const name = kind_.mixer == Mixer::Mamba ? "mamba" : "attention";
+    enter(list, name, sent.tensor[place]);
+    if (setup_.context == 1 || !kind_.has_attention()) {
+      list.push_back(computation(name, first + then));
     } else {
       add_exchanged_attention(list, sent, first, then);
     }
-    leave(list, "attention", sent.tensor[place + 1]);
+    leave(list, name, sent.tensor[place + 1]);
   }
   void add_exchanged_attention(PieceList& list, const MessageSeconds& sent, double first,
                                double then) const {
@@ -120,13 +126,15 @@ class BlockPieces {
 
   void add_feed_forward(PieceList& list, const MessageSeconds& sent, std::size_t place,
                         const char* before, double seconds, const char* after) const {
-    const char* const name = experts_ ? "experts" : "mlp";
+    if (kind_.feed_forward == FeedForward::None) return;
+    const bool experts = kind_.has_experts();
+    const char* const name = experts ? "experts" : "mlp";
     // The ranks that divide an expert gather the copies that came.
-    if (experts_) add_experts_call(list, before);
+    if (experts) add_experts_call(list, before);
     enter(list, name, sent.tensor[place]);
     list.push_back(computation(name, seconds));
     leave(list, name, sent.tensor[place + 1]);
-    if (experts_) add_experts_call(list, after);
+    if (experts) add_experts_call(list, after);
   }
 
   void add_experts_call(PieceList& list, const char* data) const {
@@ -138,11 +146,11 @@ class BlockPieces {
 
   const ParallelSetup& setup_;
   const std::string group_;  // that exchanges rows between experts
-  bool experts_;
+  BlockKind kind_;
   BlockWork work_;
   BlockMessages sent_;
   std::int64_t rows_, hidden_;
-  KernelSeconds entering_, core_, attention_, feed_forward_;
+  KernelSeconds entering_, core_, mixed_, feed_forward_;
 };
 
 /// The pieces of an action of a stage.
@@ -163,19 +171,19 @@ struct StagePieces {
       if (kind == ActionKind::F) return seconds.forward;
       return seconds.input + (kind == ActionKind::B ? seconds.weight : 0);
     };
-    std::optional<PieceList> blocks[2];  // without experts, with
+    std::array<std::optional<PieceList>, kBlockKinds> blocks;
     std::vector<PieceList> layers;
     if (stage.first_layer == 0) layers.push_back({computation("embedding", end(embedding))});
     const int last = model.blocks + 1;
     for (int layer = std::max(stage.first_layer, 1); layer < std::min(stage.end_layer, last);
          ++layer) {
-      const bool experts = model.has_experts(layer - 1);
-      if (!blocks[experts]) {
-        const BlockPieces block(context, setup, node, experts);
-        blocks[experts] =
-            kind == ActionKind::F ? block.forward() : block.backward(kind == ActionKind::B);
+      const BlockKind of_block = model.kind_of(layer - 1);
+      std::optional<PieceList>& pieces = blocks[of_block.index()];
+      if (!pieces) {
+        const BlockPieces block(context, setup, node, of_block);
+        pieces = kind == ActionKind::F ? block.forward() : block.backward(kind == ActionKind::B);
       }
-      layers.push_back(*blocks[experts]);
+      layers.push_back(*pieces);
     }
     if (stage.end_layer > last) layers.push_back({computation("head", end(head))});
     if (kind != ActionKind::F) std::reverse(layers.begin(), layers.end());

@@ -53,9 +53,11 @@ EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& f
                     host / 2, order)};
 }
 
-EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framework,
-                        const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
-                        double rows) {
+namespace {
+
+EndSeconds one_head_seconds(const Architecture& model, const FrameworkTraits& framework,
+                            const NodeRates& node, const Machine& machine,
+                            const ParallelSetup& setup, double rows) {
   const double columns = static_cast<double>(model.vocabulary) / setup.tensor;
   Matmul logits{rows, columns, static_cast<double>(model.hidden)};
   const double slower = framework.pads_vocabulary ? 1 : slower_unaligned(columns);
@@ -76,6 +78,32 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
   const double forward = slower * matmul_seconds(node.device, logits) + loss / 2;
   return {with_launches(forward, 2 * host / 3, order), both * input / (input + weight) + reduce,
           both * weight / (input + weight)};
+}
+
+/// A block for a further token, with the product in front of it.
+EndSeconds further_block_seconds(const Architecture& model, const FrameworkTraits& framework,
+                                 const NodeRates& node, const Machine& machine,
+                                 const ParallelSetup& setup, double rows) {
+  const double hidden = model.hidden;
+  const Matmul both{rows, hidden / setup.tensor, 2 * hidden};
+  const double weight = matmul_weight_seconds(node.device, both);
+  const BlockSeconds block = block_seconds(model, framework, node, machine.devices_per_node, setup,
+                                           model.kind_of_further());
+  return EndSeconds{matmul_seconds(node.device, both),
+                    matmul_backward_seconds(node.device, both) - weight, weight} +
+         EndSeconds{block.forward, block.backward - block.weight, block.weight};
+}
+
+}  // namespace
+
+EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framework,
+                        const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
+                        double rows) {
+  const EndSeconds head = one_head_seconds(model, framework, node, machine, setup, rows);
+  if (model.further_tokens == 0) return head;
+  const EndSeconds further =
+      head + further_block_seconds(model, framework, node, machine, setup, rows);
+  return head + further * model.further_tokens;
 }
 
 namespace {
@@ -99,9 +127,8 @@ RankTimes times_of_ranks(const Architecture& model, const FrameworkTraits& frame
           layer_seconds(model, framework, machine, setup, slowest_node(machine, setup, rank));
     }
     const LayerRange blocks = blocks_in(model, first, blocks_of(model, setup, rank));
-    first += blocks.dense + blocks.with_experts;
-    double sum =
-        blocks.with_experts * layers.with_experts.both() + blocks.dense * layers.dense.both();
+    first += blocks.blocks.all();
+    double sum = layers.forward(blocks) + layers.backward(blocks);
     if (rank == 0) sum += layers.embedding.sum();
     if (rank == setup.pipeline - 1) sum += layers.head.sum();
     times.seconds.push_back(sum);

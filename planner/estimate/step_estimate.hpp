@@ -21,7 +21,7 @@ struct BlockSeconds {
 };
 BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& framework,
                            const NodeRates& node, int devices_per_node, const ParallelSetup& setup,
-                           bool with_experts);
+                           BlockKind kind);
 
 /// A step of the slowest replica, by part.
 struct StepEstimate {

@@ -36,18 +36,28 @@ RankNodes nodes_of_ranks(const Machine& machine, const ParallelSetup& setup) {
   return ranks;
 }
 
+int BlockCounts::with_experts() const {
+  int sum = 0;
+  for_each_kind(*this, [&](BlockKind kind, int count) { sum += kind.has_experts() ? count : 0; });
+  return sum;
+}
+
+BlockCounts blocks_of_kind(BlockKind kind, int count) {
+  BlockCounts counts;
+  counts.of_kind[kind.index()] = count;
+  return counts;
+}
+
 void LayerRange::add(const LayerRange& other) {
-  dense += other.dense;
-  with_experts += other.with_experts;
+  for (std::size_t k = 0; k < kBlockKinds; ++k) blocks.of_kind[k] += other.blocks.of_kind[k];
   embedding = embedding || other.embedding;
   head = head || other.head;
 }
 
 LayerRange blocks_in(const Architecture& model, int first, int count) {
   LayerRange range;
-  if (model.experts.count > 0)
-    range.with_experts = std::max(0, first + count - std::max(first, model.experts.dense_blocks));
-  range.dense = count - range.with_experts;
+  for (int block = first; block < first + count; ++block)
+    ++range.blocks.of_kind[model.kind_of(block).index()];
   return range;
 }
 
@@ -63,19 +73,27 @@ LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, 
 RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                         const LayerRange& range) {
   RangeWeights weights;
-  weights.layers_with_experts = range.with_experts;
-  weights.layers =
-      range.dense + range.with_experts + (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
-  weights.of_experts = range.with_experts * expert_parameters_of_rank(model, setup, true);
-  if (range.with_experts > 0)
-    weights.all += range.with_experts * block_parameters_of_rank(model, setup, true);
-  weights.all += range.dense * block_parameters_of_rank(model, setup, false);
+  weights.layers_with_experts = range.blocks.with_experts();
+  weights.layers = range.blocks.all() + (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
+  for_each_kind(range.blocks, [&](BlockKind kind, int count) {
+    weights.of_experts += count * expert_parameters_of_rank(model, setup, kind);
+    weights.all += count * block_parameters_of_rank(model, setup, kind);
+  });
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   if (range.embedding) {
     weights.all +=
         table + (model.learned_positions ? static_cast<double>(model.sequence) : 0) * model.hidden;
   }
-  if (range.head) weights.all += (model.biases ? 2.0 : 1.0) * model.hidden;
+  if (range.head) {
+    const BlockKind kind = model.kind_of_further();
+    const double hidden = model.hidden, norm = norm_parameters(model);
+    const int further = model.further_tokens;
+    weights.layers += further;
+    weights.layers_with_experts += kind.has_experts() ? further : 0;
+    weights.of_experts += further * expert_parameters_of_rank(model, setup, kind);
+    weights.all += norm + further * (3 * norm + 2 * hidden * hidden / setup.tensor +
+                                     block_parameters_of_rank(model, setup, kind));
+  }
   if (range.head && (!model.tied_head || !range.embedding)) weights.all += table;
   return weights;
 }

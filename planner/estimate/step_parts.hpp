@@ -4,17 +4,37 @@
 // weights.
 #pragma once
 
+#include <array>
+#include <numeric>
+
 #include "planner/estimate/block_work.hpp"
 
 namespace pipewright::planner {
 
-/// Layers that lie together: blocks of each kind, and the model's ends.
+/// How many blocks of each kind, by BlockKind::index().
+struct BlockCounts {
+  std::array<int, kBlockKinds> of_kind{};
+
+  int all() const { return std::accumulate(of_kind.begin(), of_kind.end(), 0); }
+  int with_experts() const;
+};
+BlockCounts blocks_of_kind(BlockKind kind, int count);
+
+/// Layers that lie together: blocks, and the model's ends.
 struct LayerRange {
-  int dense = 0, with_experts = 0;
+  BlockCounts blocks;
   bool embedding = false, head = false;
 
   void add(const LayerRange& other);
 };
+
+/// Of the kinds that the counts have, each with its count: `each(kind, count)`.
+template <class Each>
+void for_each_kind(const BlockCounts& counts, Each each) {
+  static constexpr auto kKinds = all_block_kinds();
+  for (std::size_t k = 0; k < kBlockKinds; ++k)
+    if (counts.of_kind[k] > 0) each(kKinds[k], counts.of_kind[k]);
+}
 
 /// `count` blocks from block `first` on, without ends.
 LayerRange blocks_in(const Architecture& model, int first, int count);
@@ -54,12 +74,19 @@ struct EndSeconds {
   double forward = 0, input = 0, weight = 0;
 
   double sum() const { return forward + input + weight; }
+  EndSeconds operator+(const EndSeconds& other) const {
+    return {forward + other.forward, input + other.input, weight + other.weight};
+  }
+  EndSeconds operator*(double times) const {
+    return {times * forward, times * input, times * weight};
+  }
 };
 /// A gather and a scatter of rows, and the gradient of the whole table.
 EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& framework,
                              const NodeRates& node, const Machine& machine,
                              const ParallelSetup& setup, double rows);
-/// The product with the table, and the loss.
+/// The product with the table, and the loss; with the blocks for further tokens, whose heads these
+/// are too.
 EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framework,
                         const NodeRates& node, const Machine& machine, const ParallelSetup& setup,
                         double rows);
@@ -88,7 +115,7 @@ struct StateBytes {
 StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framework,
                        const ParallelSetup& setup, const LayerRange& range);
 /// What one micro-batch in flight keeps at the model's ends: the embedding's dropout mask; what the
-/// last norm, the head and the loss keep (arXiv:2205.05198 §4.3).
+/// last norm, the head and the loss keep (arXiv:2205.05198 §4.3), for each token that is predicted.
 double embedding_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
                             const ParallelSetup& setup);
 double head_kept_bytes(const Architecture& model, const FrameworkTraits& framework,

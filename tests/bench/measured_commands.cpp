@@ -49,7 +49,6 @@ FrameworkTraits named(FrameworkTraits framework) {
 const char* why_no_command(const MeasuredCase& row) {
   if (row.machine.nodes.size() > 1) return "several kinds of nodes";
   if (!row.candidates.empty()) return "a setup that is not told";
-  if (!row.setup.blocks_of_rank.empty()) return "blocks of each rank";
   if (row.setup.order != planner::DeviceOrder{}) return "an order of devices";
   if (!row.setup.tied_head_reduced) return "a head that is tied and not reduced";
   const int each = std::min(row.setup.devices(), row.machine.devices_per_node);
@@ -93,6 +92,12 @@ std::optional<std::vector<std::string>> command_of(const MeasuredCase& row,
   add("--global-batch", std::to_string(s.data * s.micro_batch_size * s.micro_batches));
   add("--tp", std::to_string(s.tensor));
   add("--pp", std::to_string(s.pipeline));
+  if (!s.blocks_of_rank.empty()) {
+    std::string blocks;
+    for (const int count : s.blocks_of_rank)
+      blocks += (blocks.empty() ? "" : ",") + std::to_string(count);
+    add("--blocks", blocks);
+  }
   add("--dp", std::to_string(s.data));
   add("--cp", std::to_string(s.context));
   add("--ep", std::to_string(s.experts));

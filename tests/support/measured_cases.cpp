@@ -61,7 +61,7 @@ bool has_room(const MeasuredCase& row) {
 
 double block_of(const MeasuredCase& row) {
   const auto block = planner::block_seconds(row.model, row.framework, row.machine.nodes.front(),
-                                            row.machine.devices_per_node, row.setup, false);
+                                            row.machine.devices_per_node, row.setup, kDenseBlock);
   return block.forward + block.backward;
 }
 
@@ -92,7 +92,7 @@ double predicted(const MeasuredCase& row) {
       return largest(estimate_memory(row.model, row.framework, row.setup));
     case Quantity::StateBytes: {  // of a rank in the middle, without embedding and head
       const double weights = planner::blocks_of(row.model, row.setup, row.setup.pipeline / 2) *
-                             planner::block_parameters_of_rank(row.model, row.setup, false);
+                             planner::block_parameters_of_rank(row.model, row.setup, kDenseBlock);
       return weights * (2 + row.framework.gradient_bytes + 12);
     }
     case Quantity::ActivationBytes:

@@ -116,6 +116,11 @@ std::optional<Architecture> recipe_model(const std::string& name) {
     return architecture_preset("qwen3-30b-a3b");
   if (name.starts_with("Qwen3_235B")) return architecture_preset("qwen3-235b-a22b");
   if (name.starts_with("Kimi_K2")) return architecture_preset("kimi-k2");
+  if (name.starts_with("Nemotron_3_Nano") || name.starts_with("Nemotron_3_5_Lightning"))
+    return architecture_preset("nemotron-3-nano");
+  if (name.starts_with("Nemotron_3_Super")) return architecture_preset("nemotron-3-super");
+  if (name.starts_with("nemotronh-56b")) return architecture_preset("nemotron-h-56b");
+  if (name.starts_with("llama4-400b")) return architecture_preset("llama4-maverick");
   if (name.starts_with("GPT OSS 120B") || name.starts_with("GPT-OSS 120B"))
     return architecture_preset("gpt-oss-120b");
   return std::nullopt;
@@ -148,6 +153,8 @@ std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& ro
   result.model = *model;
   result.model.sequence = row.at("seq");
   result.model.blocks = number_or(row, "layers", result.model.blocks);
+  if (name.starts_with("llama4") && result.model.blocks != model->blocks)
+    return without(table, "superseded on its page");  // of later tags with the same step
   result.framework = with_products(nemo(), products_of(precision));
   result.machine = planner::nvlink_machine(device, 400e9);  // eight ports of 400 Gb/s
   if (device.starts_with("GB")) {  // 64 of the 72 devices of a rack, each with its port
@@ -280,7 +287,7 @@ std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
 /// and GPT-OSS's recipes; not Kimi K2's, nor those of B300 but for the smallest model).
 bool is_one_graph(const Document& r, const Architecture& model, const std::string& device) {
   return text_of(r, "container") >= "26.06" && products_of(text_of(r, "precision")) == "mxfp8" &&
-         model.experts.count > 0 && model.name != "kimi-k2" &&
+         model.experts.count > 0 && model.name != "kimi-k2" && model.pattern.empty() &&
          (device.starts_with("GB") || model.name == "qwen3-30b-a3b");
 }
 
@@ -299,6 +306,8 @@ bool sends_tokens_once(const Document& r, const Architecture& model, const std::
 bool graphs_routing(const Document& r, const MeasuredCase& row, const std::string& device) {
   const std::string container = text_of(r, "container"), &model = row.model.name;
   if (container < "25.11") return false;
+  if (model == "nemotron-3-nano") return device != "H100";
+  if (model == "nemotron-3-super") return device != "B200";
   if (device == "GB200") return model == "qwen3-235b-a22b" || model == "deepseek-v3";
   if (device == "GB300")
     return model == "qwen3-235b-a22b" ? container >= "26.02"
@@ -321,6 +330,13 @@ void set_recipe(const Document& r, MeasuredCase& row, const std::string& device)
     framework.recomputes_projections =
         device != "GB300" || !(is_wide || is_one_graph(r, row.model, device));
     framework.state_bytes = 6;  // moments of 16 bits
+  } else if (model == "nemotron-3-nano") {
+    framework.recomputes_norms = device == "H100";
+    framework.state_bytes = 12;
+  } else if (model == "nemotron-3-super") {
+    framework.recomputes_norms = framework.recomputes_activations =
+        device == "B200" || (device == "B300" && framework.product_bytes < 1);
+    framework.state_bytes = 12;
   } else if (model == "kimi-k2") {
     framework.recomputes_projections = true;
   } else if (model == "llama3-70b" && device.starts_with("GB")) {
@@ -333,6 +349,22 @@ void set_recipe(const Document& r, MeasuredCase& row, const std::string& device)
   framework.graphs_steps = framework.groups_experts = framework.hides_expert_messages = true;
 }
 
+/// As the recipes' files have it (mtp_num_layers), and the page names the exceptions.
+int further_tokens_of(const Document& r) {
+  const std::string model = text_of(r, "model");
+  if (model.starts_with("DeepSeekV3")) return model.find("w/o MTP") == std::string::npos ? 1 : 0;
+  return model.starts_with("Nemotron_3_Super") || model.starts_with("Nemotron_3_5") ? 2 : 0;
+}
+
+/// DeepSeek-V3's layouts count loss, block for a further token and one more as blocks of the last
+/// stage (set_deepseek_v3_pipeline_model_parallel_layout: "Et*4|(t*4|)*14tmL" for 16 stages).
+void lay_out_deepseek(MeasuredCase& row) {
+  const int pipeline = row.setup.pipeline;
+  if (pipeline == 1 || 64 % (pipeline * row.setup.chunks) != 0) return;
+  row.setup.blocks_of_rank.assign(static_cast<std::size_t>(pipeline), 64 / pipeline);
+  row.setup.blocks_of_rank.back() -= 3;
+}
+
 std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r) {
   if (text_of(r, "precision").empty()) return without(table, "no number format");
   const int sharded = number_or(r, "fsdp", 0);
@@ -342,6 +374,8 @@ std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r)
   auto row = recipe_case(table, r, device, "step_s_derived");
   if (!row) return row;
   if (sharded > 1) row->setup.zero = 3;
+  row->model.further_tokens = further_tokens_of(r);
+  if (row->model.name == "deepseek-v3") lay_out_deepseek(*row);
   set_recipe(r, *row, device);
   return row;
 }
@@ -362,6 +396,9 @@ std::optional<MeasuredCase> automodel_case(MeasuredTable& table, const Document&
   if (!row) return row;
   row->setup.zero = 3;
   row->framework.sends_tokens_once = text_of(r, "kernels").find("DeepEP") != std::string::npos;
+  // FlexAttention against FlashAttention-2: 0.90 forward, 0.85 backward (PyTorch's blog,
+  // "FlexAttention: The Flexibility of PyTorch with the Performance of FlashAttention").
+  if (text_of(r, "kernels").find("FlexAttn") != std::string::npos) row->framework.flash_rate = 0.87;
   // Its file has activation_checkpointing: true (NVIDIA-NeMo/Automodel,
   // examples/benchmark/configs/qwen3_moe_30b_te_deepep.yaml).
   if (row->model.name == "qwen3-30b-a3b") row->setup.recompute.of_all = LayerRecompute::Whole;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "core/base/error.hpp"
 #include "core/base/most_devices.hpp"
@@ -60,7 +61,26 @@ std::vector<Value> choices_of(const Arguments& arguments, std::string_view flag,
   return chosen;
 }
 
-ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster) {
+/// --blocks, which says how many pipeline ranks there are.
+void set_blocks(ParallelSpace& space, const std::vector<int>& blocks, const Architecture& model) {
+  if (blocks.empty()) return;
+  const int all = std::accumulate(blocks.begin(), blocks.end(), 0);
+  const int ranks = static_cast<int>(blocks.size());
+  if (all != model.blocks) {
+    throw InputError("--blocks: expected " + std::to_string(model.blocks) +
+                     " blocks on all ranks together, as the model has; found " +
+                     std::to_string(all));
+  }
+  if (!space.pipeline.empty() && space.pipeline != std::vector<int>{ranks}) {
+    throw InputError("--blocks names " + std::to_string(ranks) + " pipeline ranks: expected --pp " +
+                     std::to_string(ranks) + ", or leave it out");
+  }
+  space.pipeline = {ranks};
+  space.blocks_of_rank = blocks;
+}
+
+ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster,
+                       const Architecture& model) {
   ParallelSpace space;
   space.devices = cluster.devices();
   const auto batch = arguments.integer("--global-batch", 1, kMostSamplesAStep);
@@ -85,6 +105,7 @@ ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster) {
   space.overlap_gradients = arguments.has("--overlap-gradients");
   space.sequence_parallel =
       choices_of<bool>(arguments, "--sequence-parallel", {{"on", true}, {"off", false}});
+  set_blocks(space, numbers_of(arguments, "--blocks", 0, model.blocks), model);
   return space;
 }
 
@@ -254,7 +275,7 @@ int run_estimate(const Arguments& arguments, Session& session) {
       arguments.text_or("--matmul-dtype", ""));
   require_products(planner::machine_of(cluster), framework);
   const bool exhaustive = arguments.has("--exhaustive");
-  const ParallelSpace space = space_of(arguments, cluster);
+  const ParallelSpace space = space_of(arguments, cluster, model);
   const Job job = job_of(arguments, model, cluster, space);
   const planner::MeasuredFit fit = planner::fit_closed_estimate(job, framework, space);
   const auto before = std::chrono::steady_clock::now();
@@ -351,6 +372,8 @@ Command estimate_command() {
        .is_file = true},
       list_flag("--tp", "N,...", "tensor parallel degrees to try"),
       list_flag("--pp", "N,...", "pipeline parallel degrees"),
+      list_flag("--blocks", "N,...",
+                "blocks of each pipeline rank, embedding and head aside (equal)"),
       list_flag("--dp", "N,...", "data parallel degrees"),
       list_flag("--cp", "N,...", "context parallel degrees (1)"),
       list_flag("--ep", "N,...", "expert parallel degrees"),

@@ -42,10 +42,10 @@ TEST(DeviceRates, BlackwellsMultiplyAsFarAsTheirPowerAllows) {
 
 TEST(AttentionCore, IsAsFastAsTheDevicesKernelsAndTheFrameworks) {
   const ParallelSetup setup = setup_of(1, 1, 1, 1);
-  BlockWork work = block_work(gpt(), megatron_core(), setup, false);
+  BlockWork work = block_work(gpt(), megatron_core(), setup, kDenseBlock);
   const auto forward = [&](const char* device) {
     const DeviceRates rates = device_rates(device);
-    return work.flash_flops / rates.product_rate(2) / attention_core_seconds(rates, work).forward;
+    return work.flash_flops / rates.product_rate(2) / mixer_core_seconds(rates, work).forward;
   };
   EXPECT_NEAR(forward("A100"), 0.75, 1e-9);
   EXPECT_NEAR(forward("H100"), 1, 1e-9);  // FlashAttention-3 and cuDNN
@@ -86,8 +86,8 @@ TEST(AttentionCore, OfHeadsThatAreNoMultipleOfEightWideTakesThreeTimesAsLong) {
   device.memory_bytes_per_second = 1e30;
   const auto seconds = [&](int width) {
     const Architecture model = gpt_architecture("gpt", 8 * width, 8, 8, 51200, 512);
-    const BlockWork work = block_work(model, megatron_lm(), setup_of(1, 1, 1, 1), false);
-    const KernelSeconds core = attention_core_seconds(device, work);
+    const BlockWork work = block_work(model, megatron_lm(), setup_of(1, 1, 1, 1), kDenseBlock);
+    const KernelSeconds core = mixer_core_seconds(device, work);
     return std::pair{core.forward,
                      matmul_seconds(device, work.scores) + matmul_seconds(device, work.context)};
   };
@@ -98,8 +98,8 @@ TEST(AttentionCore, OfHeadsThatAreNoMultipleOfEightWideTakesThreeTimesAsLong) {
 TEST(AttentionCore, InTritonTakesLongerThanFlashAttention2) {
   const DeviceRates device = device_rates("A100");
   const auto core = [&](const FrameworkTraits& framework) {
-    return attention_core_seconds(device,
-                                  block_work(gpt(), framework, setup_of(1, 1, 1, 1), false));
+    return mixer_core_seconds(device,
+                              block_work(gpt(), framework, setup_of(1, 1, 1, 1), kDenseBlock));
   };
   const KernelSeconds triton = core(llm_foundry()), flash = core(megatron_core());
   EXPECT_DOUBLE_EQ(triton.forward, 1.8 * flash.forward);
@@ -128,7 +128,7 @@ TEST(BlockWork, HasTheOperationsOfThePaper) {
   const Architecture model = gpt();
   ParallelSetup setup = setup_of(1, 1, 1, 1);
   setup.micro_batch_size = 3;
-  const BlockWork work = block_work(model, megatron_lm(), setup, false);
+  const BlockWork work = block_work(model, megatron_lm(), setup, kDenseBlock);
   double flops = work.scores.flops() + work.context.flops();
   for (int p = 0; p < work.products_used; ++p) {
     flops += work.products[static_cast<std::size_t>(p)].flops();
@@ -140,7 +140,7 @@ TEST(BlockWork, HasTheOperationsOfThePaper) {
 TEST(BlockWork, TensorParallelRanksDivideEachExpert) {
   const Architecture model = architecture_preset("mixtral-8x7b");
   const auto of = [&](int tensor) {
-    return block_work(model, megatron_core(), setup_of(tensor, 8 / tensor, 1, 4), true);
+    return block_work(model, megatron_core(), setup_of(tensor, 8 / tensor, 1, 4), kExpertBlock);
   };
   const auto flops_of_experts = [](const BlockWork& work) {
     double flops = 0;
@@ -162,7 +162,7 @@ TEST(SavedBytes, FollowTheFormulaOfThePaper) {
   ParallelSetup setup = setup_of(4, 1, 1, 1);
   setup.micro_batch_size = 2;
   const auto bytes = [&](LayerRecompute recompute) {
-    return saved_bytes(model, megatron_lm(), setup, false, recompute);
+    return saved_bytes(model, megatron_lm(), setup, kDenseBlock, recompute);
   };
   EXPECT_DOUBLE_EQ(bytes(LayerRecompute::None), s * b * h * (10 + (24 + scores) / t));
   EXPECT_DOUBLE_EQ(bytes(LayerRecompute::Attention), s * b * h * (10 + 24 / t));
@@ -185,11 +185,11 @@ TEST(Estimate, ProductsOf8Bits) {
   const ParallelSetup setup = setup_of(1, 1, 1, 1);
   const FrameworkTraits plain = megatron_core(), fp8 = with_products(plain, "fp8");
   const double rows = model.sequence;
-  EXPECT_DOUBLE_EQ(saved_bytes(model, plain, setup, false, LayerRecompute::None) -
-                       saved_bytes(model, fp8, setup, false, LayerRecompute::None),
+  EXPECT_DOUBLE_EQ(saved_bytes(model, plain, setup, kDenseBlock, LayerRecompute::None) -
+                       saved_bytes(model, fp8, setup, kDenseBlock, LayerRecompute::None),
                    rows * (2 * model.hidden + model.hidden + model.ffn));
-  const BlockWork before = block_work(model, plain, setup, false),
-                  after = block_work(model, fp8, setup, false);
+  const BlockWork before = block_work(model, plain, setup, kDenseBlock),
+                  after = block_work(model, fp8, setup, kDenseBlock);
   // Converted: what leaves attention; gradients of its result, of queries, keys and values, of the
   // block's.
   const double keys = 2.0 * model.key_value_heads * model.head;
@@ -209,11 +209,11 @@ TEST(Estimate, ProductsOfBlocksOf8Bits) {
   const FrameworkTraits plain = megatron_core(), mxfp8 = with_products(plain, "mxfp8");
   constexpr double kNumber = 1 + 1.0 / 32;
   const double rows = model.sequence;
-  EXPECT_DOUBLE_EQ(saved_bytes(model, plain, setup, false, LayerRecompute::None) -
-                       saved_bytes(model, mxfp8, setup, false, LayerRecompute::None),
+  EXPECT_DOUBLE_EQ(saved_bytes(model, plain, setup, kDenseBlock, LayerRecompute::None) -
+                       saved_bytes(model, mxfp8, setup, kDenseBlock, LayerRecompute::None),
                    (2 - kNumber) * rows * (2 * model.hidden + model.hidden + model.ffn));
-  const BlockWork before = block_work(model, plain, setup, false),
-                  after = block_work(model, mxfp8, setup, false);
+  const BlockWork before = block_work(model, plain, setup, kDenseBlock),
+                  after = block_work(model, mxfp8, setup, kDenseBlock);
   EXPECT_DOUBLE_EQ(after.forward_traffic - before.forward_traffic,
                    (2 + 2 * kNumber) * rows * model.hidden);
   EXPECT_EQ(after.products[0].bytes, kNumber);
@@ -232,15 +232,15 @@ TEST(Estimate, ProductsOf4Bits) {
   const ParallelSetup setup = setup_of(1, 1, 1, 1);
   const FrameworkTraits plain = megatron_core(), nvfp4 = with_products(plain, "nvfp4");
   constexpr double kNumber = 0.5 + 1.0 / 16, kConverted = 4 + 2 * kNumber;
-  const BlockWork before = block_work(model, plain, setup, false),
-                  after = block_work(model, nvfp4, setup, false);
+  const BlockWork before = block_work(model, plain, setup, kDenseBlock),
+                  after = block_work(model, nvfp4, setup, kDenseBlock);
   const double rows = model.sequence, keys = 2.0 * model.key_value_heads * model.head;
   EXPECT_DOUBLE_EQ(after.forward_traffic - before.forward_traffic,
                    kConverted * rows * (3 * model.hidden + model.ffn));
   EXPECT_DOUBLE_EQ(after.backward_traffic - before.backward_traffic,
                    kConverted * rows * (3 * model.hidden + keys + 2 * model.ffn));
-  const LayerRange block{.dense = 1};
-  const double weights = block_parameters_of_rank(model, setup, false);
+  const LayerRange block{.blocks = blocks_of_kind(kDenseBlock, 1)};
+  const double weights = block_parameters_of_rank(model, setup, kDenseBlock);
   EXPECT_DOUBLE_EQ(state_bytes(model, nvfp4, setup, block).sum() / weights,
                    2 + 2 * kNumber + plain.gradient_bytes + plain.state_bytes);
   EXPECT_EQ(with_products(nemo(), "nvfp4").state_bytes, nemo().state_bytes);
@@ -408,12 +408,12 @@ TEST(Experts, WholeOnTensorParallelRanksAreAsManyWeightsAndOperations) {
   const Architecture model = architecture_preset("mixtral-8x7b");
   const ParallelSetup whole = mixtral_setup(8, 1), divided = mixtral_setup(1, 0);
   EXPECT_FALSE(refusal(model, nvlink_machine("H100", 400e9), whole).has_value());
-  EXPECT_EQ(expert_parameters_of_rank(model, whole, true),
-            expert_parameters_of_rank(model, divided, true));
+  EXPECT_EQ(expert_parameters_of_rank(model, whole, kExpertBlock),
+            expert_parameters_of_rank(model, divided, kExpertBlock));
   const auto flops = [&](const ParallelSetup& setup) {
-    const BlockWork work = block_work(model, megatron_core(), setup, true);
+    const BlockWork work = block_work(model, megatron_core(), setup, kExpertBlock);
     double sum = 0;
-    for (int p = work.attention_products; p < work.products_used - 1; ++p)
+    for (int p = work.mixer_products; p < work.products_used - 1; ++p)
       sum += work.products[static_cast<std::size_t>(p)].flops();
     return sum;
   };

@@ -32,7 +32,7 @@ struct Block {
   Block(double bytes_per_second, bool sequence_parallel)
       : setup(setup_of(sequence_parallel)),
         node{device_rates("H100"), bytes_per_second, 50e9},
-        work(block_work(gpt(), megatron_core(), setup, false)),
+        work(block_work(gpt(), megatron_core(), setup, kDenseBlock)),
         sent(message_seconds(node, kRanks, setup, work)) {}
 
   BlockMessages exposed(const FrameworkTraits& framework) const {
@@ -60,7 +60,7 @@ TEST(ExposedMessages, KeysAndValuesGoRoundARingBesideTheScores) {
   Architecture model = gpt();
   model.sequence = 4096;
   const double message = 2 * 2048 * 2 * 4096.0;
-  const BlockWork work = block_work(model, megatron_core(), setup, false);
+  const BlockWork work = block_work(model, megatron_core(), setup, kDenseBlock);
   EXPECT_EQ(work.ring_message, message);
   const auto context = [&](const FrameworkTraits& framework, double bytes_per_second) {
     const NodeRates node{device_rates("H100"), bytes_per_second, 50e9};
@@ -68,7 +68,7 @@ TEST(ExposedMessages, KeysAndValuesGoRoundARingBesideTheScores) {
     return std::pair{sent.forward.context, sent.backward.context};
   };
   // One message of two parts; half of the scores are computed meanwhile. Back it is twice as much.
-  const KernelSeconds core = attention_core_seconds(device_rates("H100"), work);
+  const KernelSeconds core = mixer_core_seconds(device_rates("H100"), work);
   const double once = 30e-6 + message / 1e9;
   EXPECT_NEAR(context(megatron_core(), 1e9).first, once - core.forward / 2, 1e-12);
   EXPECT_NEAR(context(megatron_core(), 1e9).second, 2 * once - core.backward / 2, 1e-12);

@@ -16,7 +16,9 @@ ParallelSetup sharded(int zero, int replicas, int micro_batches) {
   return setup;
 }
 
-LayerRange whole() { return {.dense = 8, .embedding = true, .head = true}; }
+LayerRange whole() {
+  return {.blocks = blocks_of_kind(kDenseBlock, 8), .embedding = true, .head = true};
+}
 
 struct Seconds {
   double all = 0, exposed = 0;
@@ -67,7 +69,8 @@ TEST(Exchange, ASlowNetworkIsHiddenByNoMoreThanTheBlocksTakes) {
       layer_seconds(gpt(), megatron_core(), machine, setup, machine.nodes.front());
   const Seconds seconds = seconds_of(setup, 1e6);
   // Each direction's first gather and the last scatter have nothing beside them.
-  EXPECT_NEAR(seconds.all - seconds.exposed, 4 * 7 * layers.dense.both(), 1e-6 * seconds.all);
+  EXPECT_NEAR(seconds.all - seconds.exposed, 4 * 7 * layers.blocks[kDenseBlock.index()].both(),
+              1e-6 * seconds.all);
 }
 
 TEST(Exchange, AFastNetworkLeavesTheEndsExposed) {

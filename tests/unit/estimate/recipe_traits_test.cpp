@@ -20,7 +20,7 @@ Architecture deepseek() {
 }
 
 double kept(const FrameworkTraits& framework, const ParallelSetup& setup = {}) {
-  return saved_bytes(deepseek(), framework, setup, true, LayerRecompute::None);
+  return saved_bytes(deepseek(), framework, setup, kExpertBlock, LayerRecompute::None);
 }
 
 TEST(RecipeTraits, PartsThatAreComputedAgainAreNotKept) {
@@ -44,7 +44,7 @@ TEST(RecipeTraits, WhatIsComputedAgainTakesItsTime) {
   const auto seconds = [&](const FrameworkTraits& framework, LayerRecompute recompute) {
     ParallelSetup setup;
     setup.recompute.of_all = recompute;
-    return recomputed_parts_seconds(device, model, framework, setup, true);
+    return recomputed_parts_seconds(device, model, framework, setup, kExpertBlock);
   };
   FrameworkTraits framework = megatron_core();
   EXPECT_EQ(seconds(framework, LayerRecompute::None), 0);
@@ -73,7 +73,7 @@ TEST(RecipeTraits, OffloadedBlocksKeepOneAtATimeAndTakeWhatTheLinkDoesNotHide) {
   const auto step = [&] { return estimate_step(model, framework, machine, setup).step; };
   machine.nodes.front().device.host_bytes_per_second = 1e15;  // hides all
   const double hidden = step();
-  const double bytes = saved_bytes(model, framework, setup, false, LayerRecompute::None);
+  const double bytes = saved_bytes(model, framework, setup, kDenseBlock, LayerRecompute::None);
   machine.nodes.front().device.host_bytes_per_second = bytes;  // a second each way
   EXPECT_GT(step(), hidden + 16 * 1.9);
   EXPECT_LT(step(), hidden + 16 * 2);
@@ -86,8 +86,8 @@ TEST(RecipeTraits, OffloadedBlocksKeepOneAtATimeAndTakeWhatTheLinkDoesNotHide) {
 
 TEST(RecipeTraits, NvidiasRecipesKeepGradientsOf16BitsAndWhatWeightsLackOf32) {
   const Architecture model = architecture_preset("llama3-8b");
-  const LayerRange block{.dense = 1};
-  const double weights = block_parameters_of_rank(model, {}, false);
+  const LayerRange block{.blocks = blocks_of_kind(kDenseBlock, 1)};
+  const double weights = block_parameters_of_rank(model, {}, kDenseBlock);
   const auto bytes = [&](const FrameworkTraits& framework) {
     return state_bytes(model, framework, {}, block).sum() / weights;
   };
@@ -100,21 +100,21 @@ TEST(RecipeTraits, EveryExpertHasKernelsOfItsOwn) {
   const Architecture model = deepseek();  // 256 experts
   ParallelSetup setup;
   setup.data = setup.experts = 64;
-  const auto counts = [&](const FrameworkTraits& framework, bool with_experts) {
-    return kernel_counts(model, framework, setup, block_work(model, framework, setup, with_experts),
-                         with_experts);
+  const auto counts = [&](const FrameworkTraits& framework, BlockKind kind) {
+    return kernel_counts(model, framework, setup, block_work(model, framework, setup, kind));
   };
   const FrameworkTraits framework = megatron_core();
-  EXPECT_EQ(counts(framework, false).forward, framework.forward_kernels);
-  EXPECT_EQ(counts(framework, false).forward_in_loops, 0);
-  EXPECT_EQ(counts(framework, true).forward, framework.forward_kernels + framework.expert_kernels);
-  EXPECT_EQ(counts(framework, true).backward,
+  EXPECT_EQ(counts(framework, kDenseBlock).forward, framework.forward_kernels);
+  EXPECT_EQ(counts(framework, kDenseBlock).forward_in_loops, 0);
+  EXPECT_EQ(counts(framework, kExpertBlock).forward,
+            framework.forward_kernels + framework.expert_kernels);
+  EXPECT_EQ(counts(framework, kExpertBlock).backward,
             framework.backward_kernels + framework.expert_kernels);
   // Four on a rank, two products forward and four backward.
-  EXPECT_EQ(counts(framework, true).forward_in_loops, 8);
-  EXPECT_EQ(counts(framework, true).backward_in_loops, 16);
+  EXPECT_EQ(counts(framework, kExpertBlock).forward_in_loops, 8);
+  EXPECT_EQ(counts(framework, kExpertBlock).backward_in_loops, 16);
   const FrameworkTraits narrow = with_products(framework, "fp8");  // each is converted
-  EXPECT_EQ(counts(narrow, true).forward_in_loops, 16);
+  EXPECT_EQ(counts(narrow, kExpertBlock).forward_in_loops, 16);
 }
 
 /// A step that is one CUDA graph leaves the host nothing to start; with attention, router and
@@ -125,18 +125,19 @@ TEST(RecipeTraits, GraphsLeaveTheHostFewKernels) {
   setup.data = setup.experts = 64;
   FrameworkTraits framework = megatron_core();
   framework.graphs_routing = true;
-  const auto counts = [&](bool with_experts) {
-    return kernel_counts(model, framework, setup, block_work(model, framework, setup, with_experts),
-                         with_experts);
+  const auto counts = [&](BlockKind kind) {
+    return kernel_counts(model, framework, setup, block_work(model, framework, setup, kind));
   };
-  EXPECT_EQ(counts(true).forward, 14);
-  EXPECT_EQ(counts(true).backward, 26);
-  EXPECT_EQ(counts(true).forward_in_loops, 8);
-  EXPECT_EQ(counts(false).forward, framework.forward_kernels);
+  EXPECT_EQ(counts(kExpertBlock).forward, 14);
+  EXPECT_EQ(counts(kExpertBlock).backward, 26);
+  EXPECT_EQ(counts(kExpertBlock).forward_in_loops, 8);
+  EXPECT_EQ(counts(kDenseBlock).forward, framework.forward_kernels);
   framework.groups_experts = true;
-  EXPECT_EQ(counts(true).forward_in_loops, 2);
+  EXPECT_EQ(counts(kExpertBlock).forward_in_loops, 2);
   framework.graphs_steps = true;
-  EXPECT_EQ(counts(true).forward + counts(true).backward + counts(true).forward_in_loops, 0);
+  EXPECT_EQ(counts(kExpertBlock).forward + counts(kExpertBlock).backward +
+                counts(kExpertBlock).forward_in_loops,
+            0);
 
   const Machine machine = nvlink_machine("H100", 400e9);
   FrameworkTraits slow_host = framework;
@@ -152,16 +153,16 @@ TEST(RecipeTraits, ATokenGoesOnceToEachDeviceThatHoldsSomeOfItsExperts) {
   ParallelSetup setup;
   setup.data = setup.experts = 2;
   FrameworkTraits framework = megatron_core();
-  const BlockWork copies = block_work(model, framework, setup, true);
+  const BlockWork copies = block_work(model, framework, setup, kExpertBlock);
   framework.sends_tokens_once = true;
-  const BlockWork once = block_work(model, framework, setup, true);
+  const BlockWork once = block_work(model, framework, setup, kExpertBlock);
   EXPECT_DOUBLE_EQ(once.expert_message, copies.expert_message * (1 - 12.0 / 56));
   // They are not put in order before they are sent, nor after they have come back.
   EXPECT_DOUBLE_EQ(copies.forward_traffic - once.forward_traffic,
                    8.0 * model.sequence * model.experts.chosen * model.hidden);
   setup.data = setup.experts = 1;
-  EXPECT_EQ(block_work(model, framework, setup, true).forward_traffic,
-            block_work(model, megatron_core(), setup, true).forward_traffic);
+  EXPECT_EQ(block_work(model, framework, setup, kExpertBlock).forward_traffic,
+            block_work(model, megatron_core(), setup, kExpertBlock).forward_traffic);
 }
 
 TEST(RecipeTraits, MessagesAmongExpertsAreHiddenAsFarAsThereIsWork) {
@@ -171,7 +172,7 @@ TEST(RecipeTraits, MessagesAmongExpertsAreHiddenAsFarAsThereIsWork) {
   FrameworkTraits framework = megatron_core();
   const auto exposed = [&](double network) {
     return block_seconds(model, framework, nvlink_machine("H100", network).nodes.front(), 8, setup,
-                         true)
+                         kExpertBlock)
         .expert_messages;
   };
   const double shown = exposed(400e9);
@@ -189,7 +190,8 @@ TEST(RecipeTraits, KernelsOfExpertsTakeTheDriversTimeAlone) {
   FrameworkTraits framework = megatron_core();
   framework.launch_seconds = 1e-2;
   const double forward =
-      block_seconds(model, framework, nvlink_machine("H100", 400e9).nodes.front(), 8, setup, true)
+      block_seconds(model, framework, nvlink_machine("H100", 400e9).nodes.front(), 8, setup,
+                    kExpertBlock)
           .forward;
   EXPECT_NEAR(forward,
               1e-2 * (framework.forward_kernels + framework.expert_kernels) + 8 * kLaunchInLoop,
@@ -201,7 +203,8 @@ BlockWork gpt_work(const FrameworkTraits& framework, int tensor, int samples) {
   ParallelSetup setup;
   setup.tensor = tensor;
   setup.micro_batch_size = samples;
-  return block_work(gpt_architecture("gpt", 1024, 24, 16, 51200, 1024), framework, setup, false);
+  return block_work(gpt_architecture("gpt", 1024, 24, 16, 51200, 1024), framework, setup,
+                    kDenseBlock);
 }
 
 TEST(RecipeTraits, FusedSoftmaxTakesAMultipleOfFourHeads) {
@@ -213,9 +216,8 @@ TEST(RecipeTraits, FusedSoftmaxTakesAMultipleOfFourHeads) {
   EXPECT_DOUBLE_EQ(two.core_backward_traffic, 19 * 2 * scores);
   // As many kernels again, and twice as many backward; without fused ones nothing changes.
   const Architecture model = gpt_architecture("gpt", 1024, 24, 16, 51200, 1024);
-  const KernelCounts more = kernel_counts(model, megatron_lm(), {}, two, false),
-                     fused = kernel_counts(model, megatron_lm(), {}, gpt_work(megatron_lm(), 8, 2),
-                                           false);
+  const KernelCounts more = kernel_counts(model, megatron_lm(), {}, two),
+                     fused = kernel_counts(model, megatron_lm(), {}, gpt_work(megatron_lm(), 8, 2));
   EXPECT_EQ(more.forward - fused.forward, megatron_lm().attention_core_kernels);
   EXPECT_EQ(more.backward - fused.backward, 2 * megatron_lm().attention_core_kernels);
   EXPECT_FALSE(gpt_work(megatron_deepspeed_timed(), 8, 1).unfused_softmax);
@@ -258,7 +260,7 @@ TEST(RecipeTraits, HostAndDeviceTakeTurnsWhereLaunchesBlock) {
   without_host.hides_gradient_messages = false;
   framework.blocking_launches = true;
   const auto block = [&](const FrameworkTraits& traits) {
-    return block_seconds(model, traits, node, 8, setup, false);
+    return block_seconds(model, traits, node, 8, setup, kDenseBlock);
   };
   const double host = framework.launch_seconds;
   const int messages = 4;  // two all-reduces each way, a launch and a wait

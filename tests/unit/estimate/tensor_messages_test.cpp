@@ -18,7 +18,7 @@ ParallelSetup divided(int tensor, bool sequence) {
 
 BlockMessages messages_of(const ParallelSetup& setup) {
   const NodeRates node = nvlink_machine("H100", 400e9).nodes.front();
-  return message_seconds(node, 8, setup, block_work(gpt(), megatron_core(), setup, false));
+  return message_seconds(node, 8, setup, block_work(gpt(), megatron_core(), setup, kDenseBlock));
 }
 
 TEST(TensorMessages, GathersAndScattersReplaceAnAllReduceOfTheSameBytes) {

@@ -60,7 +60,7 @@ TEST(ArchitectureModel, OperationsOfABlockAreTwoAWeightAndTheScores) {
   EXPECT_FALSE(architecture_of(model));
   const Layer& block = model.layers[1];
   EXPECT_NEAR(block.custom.operations,
-              2 * (block_parameters(gated, 0)) + 2.0 * gated.sequence * gated.hidden,
+              2 * (block_parameters(gated, kDenseBlock)) + 2.0 * gated.sequence * gated.hidden,
               1e-4 * block.custom.operations);
   // Of experts only the chosen ones count.
   Architecture mixture = gated;

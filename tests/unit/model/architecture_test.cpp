@@ -40,7 +40,7 @@ TEST(Architecture, AGptBlockHasTwelveHiddenSquaresAndThirteenHidden) {
   // arXiv:2104.04473, §5.1: P = 12 l h^2 (1 + 13/(12 h) + (V + s)/(12 l h)).
   const Architecture model = gpt_architecture("gpt", 1024, 24, 16, 51200, 2048);
   const double h = 1024;
-  EXPECT_EQ(block_parameters(model, 0), 12 * h * h + 13 * h);
+  EXPECT_EQ(block_parameters(model, kDenseBlock), 12 * h * h + 13 * h);
   EXPECT_EQ(parameters(model), 24 * (12 * h * h + 13 * h) + (51200 + 2048) * h + 2 * h);
 }
 
