@@ -41,12 +41,4 @@ std::string fault_on_gpus(const Model& model) {
          std::string(to_string(missing->layer->kind)) + " are not trained on GPUs yet";
 }
 
-std::string shared_out_fault_on_gpus(const Model& model) {
-  const auto found =
-      find_layer(model, [](const Layer& layer) { return layer.kind == LayerKind::BatchNorm; });
-  if (!found) return "";
-  return "layer \"" + found->path +
-         "\": running statistics beside weights that replicas share out (ZeRO) are not on GPUs yet";
-}
-
 }  // namespace pipewright

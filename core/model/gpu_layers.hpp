@@ -11,7 +11,4 @@ namespace pipewright {
 /// no operators for; "" if they do.
 std::string fault_on_gpus(const Model& model);
 
-/// The same of a model whose replicas share its update out among them.
-std::string shared_out_fault_on_gpus(const Model& model);
-
 }  // namespace pipewright

@@ -63,20 +63,19 @@ class SharedOutWeights {
   virtual void own(const std::vector<ElementRange>& ranges, const Sharding& sharding) = 0;
 
   // Where gradients are divided: micro-batches make whole ones, 0 at first, which all replicas hand
-  // over; what comes back of them is added to the own part of the sum, the gradient otherwise. Bugs
-  // where the device does not divide them.
-  virtual bool has_whole_gradients() const;
+  // over; what comes back of them is added to the own part of the sum, the gradient otherwise.
+  virtual bool has_whole_gradients() const = 0;
   /// Nothing where they are.
-  virtual void make_whole_gradients();
+  virtual void make_whole_gradients() = 0;
   /// No arrays where there are none.
-  virtual GradientPart hand_over_whole_gradients();
-  virtual void add(std::size_t place, const Summands& summands);
+  virtual GradientPart hand_over_whole_gradients() = 0;
+  virtual void add(std::size_t place, const Summands& summands) = 0;
 
   // Where weights are divided, likewise.
   /// Whole ones, with the own part in its place and no other yet; nothing where they are.
-  virtual void make_whole_weights();
+  virtual void make_whole_weights() = 0;
   /// The own part alone is left; nothing where it is alone.
-  virtual void drop_whole_weights();
+  virtual void drop_whole_weights() = 0;
 
   /// By place the weights in the ranges, and after them, if asked for, the gradients, by place too.
   virtual GradientPart owned_part(std::span<const ElementRange> ranges,

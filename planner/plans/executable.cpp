@@ -51,17 +51,6 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
   return missing;
 }
 
-namespace {
-
-/// Of what CPUs have; "": nothing.
-std::string missing_on_gpus(const Model& model, const ParallelSetup& parallel) {
-  if (parallel.zero > 1) return "ZeRO stage " + std::to_string(parallel.zero) + " on GPUs";
-  const std::string fault = fault_on_gpus(model);
-  return fault.empty() && parallel.zero > 0 ? shared_out_fault_on_gpus(model) : fault;
-}
-
-}  // namespace
-
 std::map<std::string, Executable> executable_on_devices(const Job& job,
                                                         const ParallelSetup& parallel) {
   using Answer = Executable::Answer;
@@ -72,7 +61,7 @@ std::map<std::string, Executable> executable_on_devices(const Job& job,
     const Executable refused{Answer::No, "not in the executor: " + list};
     return {{"cpu", refused}, {"paced", {}}, {"cuda", refused}};
   }
-  const std::string not_on_gpus = missing_on_gpus(job.model, parallel);
+  const std::string not_on_gpus = fault_on_gpus(job.model);
   if (!not_on_gpus.empty())
     return {
         {"cpu", {}}, {"paced", {}}, {"cuda", {Answer::No, "not in the executor: " + not_on_gpus}}};

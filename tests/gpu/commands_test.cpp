@@ -267,6 +267,26 @@ TEST_F(GpuCommands, DividedExpertsTrainAndGoOnOnTheOtherDevice) {
                    {"use_sequence_parallel", true}});
 }
 
+/// The calls of NCCL that --dry-run shows are read back and judged.
+TEST_F(GpuCommands, DividedGradientsAndWeightsTrainAndGoOnOnTheOtherDevice) {
+  for (const int zero : {2, 3}) {
+    const std::string name = "zero" + std::to_string(zero);
+    expect_to_go_on(name, {{"layers", 4}},
+                    {{"sharding_degree", 2},
+                     {"sharding_stage", zero},
+                     {"schedule_mode", "interleaved"},
+                     {"vpp_degree", 2}});
+    const CommandResult shown = run(name + ".plan --transport nccl --dry-run");
+    EXPECT_EQ(shown.status, 0) << shown.err;
+    EXPECT_NE(shown.out.find("ncclReduceScatter"), std::string::npos);
+    EXPECT_NE(shown.out.find("ncclAllGather"), std::string::npos);
+    const std::string forward = name + ".plan -q" + std::string(kNumerics) +
+                                "--mode evaluate --load-checkpoint " + name + "-by-cuda --device ";
+    EXPECT_EQ(result_of(forward + "cuda").at("evaluation"),
+              result_of(forward + "cpu").at("evaluation"));
+  }
+}
+
 /// Copies for other replicas lie on the host.
 TEST_F(GpuCommands, ReplicasHoldWhatIsPredicted) {
   ASSERT_EQ(write_small_job(folder_).status, 0);

@@ -102,6 +102,28 @@ TEST(NcclProcesses, ReplicasAddTheirGradientsByWayOfTheHosts) {
                        {.post = Post::Deferred}, {.optimizer = true}));
 }
 
+/// What is compared is put together from the parts that processes have.
+TEST(NcclProcesses, ReplicasDivideGradientsAndWeights) {
+  for (const int zero : {2, 3}) {
+    const Program program =
+        lower(planner::replicate(planner::make_order("gpipe", {1, 2, 1, {}}), 2),
+              {.post = Post::Deferred},
+              {.clips = true, .optimizer = true, .sharded = true, .sharding = {.zero = zero}});
+    Setting setting(program);
+    setting.training.optimizer.clip_grad_norm = 0.01;
+    expect_one_run(program, setting);
+    setting.training.optimizer.kind = exec::OptimizerKind::Sgd;
+    const int before = host_nccl_scattered_sums();
+    const auto results = run_everywhere(program, setting, HostOrder::Lazy, Precision::Float32);
+    EXPECT_EQ(host_nccl_scattered_sums() - before, 2 * kSteps);
+    for (const CudaResult& result : results) {
+      ASSERT_TRUE(result.finished());
+      EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;
+      EXPECT_EQ(result.steps.back().loss, results.front().steps.back().loss);
+    }
+  }
+}
+
 /// In floats: NCCL sums, and all processes come to the same.
 TEST(NcclProcesses, ReplicasInFloatsAddTheirGradientsByNccl) {
   const Program program = lower(planner::replicate(planner::make_order("gpipe", {1, 2, 1, {}}), 2),

@@ -17,13 +17,6 @@ namespace {
 /// How long a poll sleeps between two rounds of asking.
 constexpr std::int64_t kPollNs = 20'000;
 
-/// Replicas then gather what each has updated.
-bool shares_out_updates(const Program& program) {
-  return std::any_of(program.code.begin(), program.code.end(), [](const Instruction& in) {
-    return in.kind == ActionKind::Unshard && in.in_collective();
-  });
-}
-
 /// Whether some of the replicas that sum gradients together hold the same experts.
 bool has_copies_of_experts(const Program& program) {
   for (const Collective& collective : program.collectives) {
@@ -44,8 +37,6 @@ bool has_copies_of_experts(const Program& program) {
 
 void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.asynchronous) refuse("with the weight versions of an asynchronous schedule");
-  if (program.sharding.divides_gradients())
-    refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
   const StageDivision ranks = cpu::division_of(program, training.training);
   if ((ranks.tensor > 1 || ranks.experts > 1) && training.training.mode != RunMode::Train)
     throw InputError(
@@ -53,7 +44,6 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
-  if (shares_out_updates(program)) require_layers_shared_out(*training.training.model);
   if (training.as_graph) require_captured(program, *training.training.model);
 }
 
@@ -93,14 +83,25 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
     spec.place.experts = coordinate_of(program.devices, kExpertAxis, rank);
     spec.ranks = cpu::division_of(program, of);
     spec.numerics = site.precision == Precision::Exact ? Numerics::Exact : Numerics::Fast;
-    auto stage = std::make_unique<Stage>(queue_, spec, between(), of.mode,
-                                         shards ? shards->replicas[shards->own] : ShardPlace{});
+    auto stage = std::make_unique<Stage>(
+        queue_, spec, between(), of.mode,
+        shards ? OwnShard{shards->replicas[shards->own], program.sharding} : OwnShard{});
     if (shards) stage->own_shard(*std::move(shards), program.sharding);
     if (of.start != nullptr) cpu::restore(*stage, *of.start);
     sums_.add(id, *stage);
     if (clipping_) clipping_->add(*stage, stage->weights());
     stages_.add(id, std::move(stage));
   }
+  share_blocks();
+}
+
+/// Of arrays that are whole for a while. What weights started in is not needed any more.
+void Device::share_blocks() {
+  if (!program_.sharding.divides_gradients()) return;
+  std::size_t most = 0;
+  for (const Stage* stage : stages_.own()) most = std::max(most, stage->weights().whole_numbers());
+  for (Stage* stage : stages_.own()) stage->weights().lend_blocks_for(most);
+  queue_.memory().trim();
 }
 
 std::function<void()> Device::between() {
@@ -153,6 +154,7 @@ void Device::await_input(const Action& action) {
 void Device::perform(const Action& action) {
   if (action.kind == ActionKind::Opt) return update();
   if (action.kind == ActionKind::ReduceTied) return sums_.tie_alone();
+  if (action.kind == ActionKind::Reshard) return stages_.at(action.stage.value).drop_weights();
   if (!is_compute(action.kind)) return;  // a REDUCE_GRAD or UNSHARD alone: nobody to share with
   if (strands_.is_under_way(action)) return strands_.finish(action);
   stages_.compute(action, messages_);
@@ -202,6 +204,7 @@ void Device::rehearse() {
     if (!program_.code[id].has(Instruction::kAtStart)) rehearse(id);
   }
   tensors_.clear();
+  reduced_.clear();
   for (Stage* stage : stages_.own()) stage->end_rehearsal();
   queue_.finish(queue_.record(queue_.arriving()), between());
   queue_.finish(queue_.record(queue_.computing()), between());
@@ -220,14 +223,38 @@ void Device::rehearse(InstructionId id) {
     queue_.clear(zeros.at(), zeros.bytes());
     tensors_.put(flow, in.stage + (flow == Flow::Activation ? -1 : 1),
                  static_cast<int>(in.micro_batch), {std::move(zeros), nullptr, false});
+  } else if (in.in_collective() && has_stage(in.kind)) {
+    rehearse_collective(in);
+  } else if (in.kind == ActionKind::Reshard) {
+    stages_.at(in.stage).drop_weights();
   } else if (is_compute(in.kind)) {
-    tensors_.for_each_action(program_.cell(id), [this](const Action& action) {
-      if (!is_compute(action.kind) || action.kind == ActionKind::Opt) return;
-      RankGroups& groups = stages_.at(action.stage.value).groups();
-      run_counting(stages_.task_of(action, messages_), groups.point(), [&](const Wanted& wanted) {
-        if (wanted.exchange == nullptr) member_sums_.rehearse(wanted, groups.along(wanted.axis));
-      });
+    rehearse_computation(id);
+  }
+}
+
+void Device::rehearse_computation(InstructionId id) {
+  tensors_.for_each_action(program_.cell(id), [this](const Action& action) {
+    if (!is_compute(action.kind)) return;
+    if (action.kind == ActionKind::W || action.kind == ActionKind::B) reduced_.clear();
+    RankGroups& groups = stages_.at(action.stage.value).groups();
+    run_counting(stages_.task_of(action, messages_), groups.point(), [&](const Wanted& wanted) {
+      if (wanted.exchange == nullptr) member_sums_.rehearse(wanted, groups.along(wanted.axis));
     });
+  });
+}
+
+/// Whole arrays come and go as in a step, where under `stream` gradients are on their way until the
+/// next ones are made.
+void Device::rehearse_collective(const Instruction& in) {
+  Stage& stage = stages_.at(in.stage);
+  if (in.kind == ActionKind::ReduceGrad && stage.divides_gradients()) {
+    Buffer whole = stage.let_go_of_gradients();
+    if (program_.policy.issue == Issue::Stream) reduced_.push_back(std::move(whole));
+  }
+  if (in.kind == ActionKind::Unshard && stage.divides_weights()) {
+    stage.make_whole_weights();
+    const Buffer whole = stage.weights().read_weights();
+    queue_.clear(whole.at(), whole.bytes());
   }
 }
 
@@ -246,14 +273,21 @@ void Device::leave_sums_to_transport() {
   // them.
   if (cpu::division_of(program_, training_.training).experts > 1 && has_copies_of_experts(program_))
     return;
+  // Replicas that share out more than one array do it by way of the hosts, for all of a rank's
+  // stages, since NCCL is called in the order of the list.
+  for (const Stage* stage : stages_.own())
+    if (stage->is_sharded() && !stage->weights().are_equal_parts()) return;
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 
 void Device::give_weights(InstructionId member) {
   Stage& own = stages_.at(program_.code[member].stage);
-  const bool is_verified = step_of_run_ < training_.training.verified_steps;
-  PartPtr part = own.weights_on_device(is_verified);
-  if (part == nullptr) return sums_.hand_in(member, own.own_part(is_verified));
+  if (own.divides_weights()) own.make_whole_weights();
+  // Divided gradients are looked at where they are.
+  const bool with_gradients =
+      step_of_run_ < training_.training.verified_steps && !own.divides_gradients();
+  PartPtr part = own.weights_on_device(with_gradients);
+  if (part == nullptr) return sums_.hand_in(member, own.own_part(with_gradients));
   transport_.contribute(rank_, member, std::move(part));
 }
 
@@ -285,7 +319,7 @@ PayloadPtr Device::give(InstructionId send) {
   const Instruction& in = program_.code[send];
   if (way_ == StepWay::Replayed) {
     if (!in.in_collective()) return std::make_unique<DevicePayload>(Buffer(), Event(), rank_);
-    transport_.contribute(rank_, send, std::make_shared<DevicePart>(Buffer(), Event()));
+    transport_.contribute(rank_, send, std::make_shared<DevicePart>());
     return nullptr;
   }
   const auto lock = enter();

@@ -52,8 +52,8 @@ struct CudaTraining {
   bool records_work = false;
 };
 
-/// Throws InputError if the training asks for what no GPU does yet: weight versions, divided
-/// gradients and weights, or layers by name.
+/// Throws InputError if the training asks for what no GPU does yet: weight versions, or layers by
+/// name.
 void require_trainable(const Program& program, const CudaTraining& training);
 
 class Device final : public exec::Device {
@@ -137,7 +137,10 @@ class Device final : public exec::Device {
   void compute_part(const Action& action);
   void give_sum(InstructionId call);
   void take_sum(InstructionId call);
+  void share_blocks();
   void rehearse(InstructionId id);
+  void rehearse_computation(InstructionId id);
+  void rehearse_collective(const Instruction& in);
   void update();
   void give_weights(InstructionId member);
   void take_weights(InstructionId member);
@@ -174,6 +177,7 @@ class Device final : public exec::Device {
   MemberSums member_sums_;
   bool transport_sums_ = false;
   WaitingTensors<Waiting> tensors_;
+  std::vector<Buffer> reduced_;  // in a rehearsal: whole gradients that are on their way
   int step_ = 0, step_of_run_ = 0;
   StepWay way_ = StepWay::Enqueued;
   bool has_joined_ = false;  // the capture

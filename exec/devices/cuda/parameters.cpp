@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "exec/base/random.hpp"
-#include "exec/checkpoint/checkpoint.hpp"
+#include "exec/devices/cpu/owned_arrays.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec::cuda {
@@ -37,45 +37,62 @@ Parameters::Parameters(Queue& queue, UnwrittenGradients& unwritten,
       unwritten_(unwritten),
       optimizer_(start.optimizer),
       between_(std::move(between)),
-      place_(start.place),
+      shard_(start.shard),
       experts_differ_(start.experts_differ) {
   place(host);
-  if (queue.site().precision == Precision::Bfloat16) read_ = zeros(room_ * sizeof(Bfloat16));
+  if (queue.site().precision == Precision::Bfloat16)
+    read_ = zeros((divides_weights() ? kept_floats_ : room_) * sizeof(Bfloat16));
   values_ = zeros((divides_values() ? kept_floats_ : room_) * sizeof(float));
   bad_ = zeros((all_.size() + 1) * sizeof(int));
   if (start.trains) prepare_training();
   health_ = Pinned<int>(queue.cuda(), all_.size() + 1);
   std::fill_n(health_.data(), health_.size(), 0);
-  for (const Placed& p : all_) {
-    p.host->device_value =
-        read_ && !p.host->is_statistic
-            ? reinterpret_cast<float*>(static_cast<Bfloat16*>(read_.at()) + p.offset)
-            : value_of(p);
-    if (gradients_) p.host->device_gradient = gradients_.floats() + p.offset;
-  }
+  point_at_weights();
+  if (gradients_) point_at_gradients();
   const Buffer values = room_for_values();
   for (const Placed& p : all_) this->start(p, start.seed, values.floats() + p.offset);
   keep_values(values);
   queue_.finish(queue_.record(queue_.computing()), {});
 }
 
+/// Of what layers read; of divided weights only statistics, unless there are whole ones.
+void Parameters::point_at_weights() {
+  const Buffer read = read_weights();
+  for (const Placed& p : all_) {
+    if (p.host->is_statistic)
+      p.host->device_value = value_of(p);
+    else if (read)
+      p.host->device_value = reinterpret_cast<float*>(static_cast<std::byte*>(read.at()) +
+                                                      p.offset * queue_.number_bytes());
+    else
+      p.host->device_value = nullptr;
+  }
+}
+
 /// Where all weights are made, or put, before a part of them is kept: in the place of gradients.
 Buffer Parameters::room_for_values() {
   if (!divides_values()) return values_;
-  return gradients_ ? gradients_ : zeros(floats_ * sizeof(float));
+  if (gradients_ && !divides_gradients()) return gradients_;
+  Buffer room = queue_.memory().take(floats_ * sizeof(float));
+  queue_.clear(room.at(), room.bytes());
+  return room;
 }
 
-/// Rounds them for layers, and keeps what is to be kept.
+/// Keeps what is to be kept, and rounds for layers what they read.
 void Parameters::keep_values(const Buffer& whole) {
-  if (read_) queue_.run(queue_.kernels().round, floats_, whole.floats(), read_.at());
-  if (!divides_values()) return;
-  for (const Section& one : sections_)
-    copy_floats(whole.floats() + one.own.begin, one.own.size(), own_values(one));
-  queue_.clear(whole.at(), floats_ * sizeof(float));
+  if (divides_values()) {
+    for (const Section& one : sections_)
+      copy_floats(whole.floats() + one.own.begin, one.own.size(), own_values(one));
+  }
+  if (read_ && divides_weights())
+    queue_.run(queue_.kernels().round, kept_floats_, values_.floats(), read_.at());
+  else if (read_)
+    queue_.run(queue_.kernels().round, floats_, whole.floats(), read_.at());
+  if (divides_values()) queue_.clear(whole.at(), floats_ * sizeof(float));
 }
 
 void Parameters::prepare_training() {
-  gradients_ = zeros(room_ * sizeof(float));
+  gradients_ = zeros((divides_gradients() ? kept_floats_ : room_) * sizeof(float));
   if (optimizer_.kind == OptimizerKind::AdamW) {
     mean_ = zeros(kept_floats_ * sizeof(float));
     square_ = zeros(kept_floats_ * sizeof(float));
@@ -83,8 +100,8 @@ void Parameters::prepare_training() {
     factors_ = zeros(2 * sizeof(pipewright_cuda_adamw));
   }
   if (is_exact()) {
-    high_ = zeros(floats_ * sizeof(std::int64_t));
-    low_ = zeros(floats_ * sizeof(std::int64_t));
+    high_ = zeros(gradient_floats() * sizeof(std::int64_t));
+    low_ = zeros(gradient_floats() * sizeof(std::int64_t));
   }
   if (optimizer_.clip_grad_norm <= 0) return;
   partial_ = zeros(PIPEWRIGHT_CUDA_SQUARE_WORDS * sizeof(std::int64_t));
@@ -102,11 +119,11 @@ void Parameters::place(const std::vector<Parameter*>& host) {
   const auto has = [&](const auto& is_in) {
     return std::any_of(host.begin(), host.end(), [&](const Parameter* p) { return is_in(*p); });
   };
-  place_section({.part = place_.of_all},
+  place_section({.part = shard_.place.of_all},
                 [=](const Parameter& p) { return !is_statistic(p) && !is_apart(p); });
   if (has(is_statistic)) place_section({.is_statistics = true}, is_statistic);
   common_floats_ = room_;
-  if (has(is_apart)) place_section({.is_apart = true, .part = place_.of_experts}, is_apart);
+  if (has(is_apart)) place_section({.is_apart = true, .part = shard_.place.of_experts}, is_apart);
 }
 
 void Parameters::for_sections_of_weights(const std::function<void(const Section&)>& with) const {
@@ -168,13 +185,13 @@ Buffer Parameters::zeros(std::size_t bytes) {
 void Parameters::finish() const { queue_.finish(queue_.record(queue_.computing()), between_); }
 
 void Parameters::clear_gradients() {
-  if (!is_exact()) {
-    for (const Placed& p : all_) unwritten_.add({p.host->device_gradient, p.size});
-    return;
-  }
-  queue_.clear(gradients_.at(), floats_ * sizeof(float));
-  queue_.clear(high_.at(), floats_ * sizeof(std::int64_t));
-  queue_.clear(low_.at(), floats_ * sizeof(std::int64_t));
+  if (is_exact() || divides_gradients()) return clear_gradient_arrays();
+  for (const Placed& p : all_) unwritten_.add({p.host->device_gradient, p.size});
+}
+
+void Parameters::clear_gradient_arrays() {
+  for (const Buffer* array : {&gradients_, &high_, &low_})
+    if (*array) queue_.clear(array->at(), array->bytes());
 }
 
 void Parameters::clear_rest() {
@@ -200,24 +217,30 @@ void Parameters::add_parts(std::span<const std::size_t> places, int) {
 void Parameters::settle() {
   clear_rest();
   if (!is_exact()) return;
-  queue_.run(queue_.kernels().fixed_round, floats_, high_.longs(), low_.longs(),
+  queue_.run(queue_.kernels().fixed_round, gradient_floats(), high_.longs(), low_.longs(),
              gradients_.floats());
+}
+
+/// Those that are here.
+void Parameters::for_gradients_of_weights(
+    const std::function<void(float* at, std::size_t count)>& with) const {
+  for_sections_of_weights([&](const Section& one) {
+    if (!divides_gradients()) return with(gradients_.floats() + one.begin, one.end - one.begin);
+    if (one.own.size() > 0) with(own_gradients(one), one.own.size());
+  });
 }
 
 void Parameters::scale(float factor, bool with_statistics) {
   clear_rest();
   PIPEWRIGHT_ASSERT(!with_statistics, "gradients of versions on a GPU");
-  for_sections_of_weights([&](const Section& one) {
-    queue_.run(queue_.kernels().scale, one.end - one.begin, factor,
-               gradients_.floats() + one.begin);
-  });
+  for_gradients_of_weights(
+      [&](float* at, std::size_t count) { queue_.run(queue_.kernels().scale, count, factor, at); });
 }
 
 void Parameters::scale_by(const float* factor) {
   clear_rest();
-  for_sections_of_weights([&](const Section& one) {
-    queue_.run(queue_.kernels().scale_by, one.end - one.begin, factor,
-               gradients_.floats() + one.begin);
+  for_gradients_of_weights([&](float* at, std::size_t count) {
+    queue_.run(queue_.kernels().scale_by, count, factor, at);
   });
 }
 
@@ -243,8 +266,10 @@ void Parameters::update(int) {
 
 void Parameters::update(const Section& one) {
   const ElementRange& own = one.own;
-  const float* const gradients = gradients_.floats() + own.begin;
-  Bfloat16* const read = read_ ? static_cast<Bfloat16*>(read_.at()) + own.begin : nullptr;
+  const float* const gradients = own_gradients(one);
+  Bfloat16* const read =
+      read_ ? static_cast<Bfloat16*>(read_.at()) + (divides_weights() ? one.kept : own.begin)
+            : nullptr;
   if (optimizer_.kind == OptimizerKind::Sgd) {
     const auto rate = static_cast<float>(optimizer_.learning_rate);
     return queue_.run(queue_.kernels().sgd, own.size(), rate, gradients, own_values(one), read);
@@ -282,8 +307,9 @@ void Parameters::add_squares(std::int64_t* total) {
       const ElementRange range{std::clamp(all.begin, one.own.begin, one.own.end),
                                std::clamp(all.end, one.own.begin, one.own.end)};
       if (range.size() == 0) continue;
-      queue_.run(queue_.kernels().add_squares, range.size(), gradients_.floats() + range.begin,
-                 partial_.longs(), total, norm_flag());
+      queue_.run(queue_.kernels().add_squares, range.size(),
+                 own_gradients(one) + (range.begin - one.own.begin), partial_.longs(), total,
+                 norm_flag());
     }
   }
 }
@@ -311,15 +337,15 @@ GradientPart Parameters::part(std::span<const std::size_t> places) {
   high.reserve(places.size());
   low.reserve(places.size());
   for (const std::size_t i : places) {
-    const Placed& p = all_[i];
+    const Held held = held_gradient(all_[i]);
+    const std::size_t size = held.range.size();
     if (!is_exact()) {
-      AlignedFloats& to = part.gradients.emplace_back(p.size);
-      queue_.copy(to.data(), p.host->device_gradient, p.size * sizeof(float));
+      AlignedFloats& to = part.gradients.emplace_back(size);
+      copy_floats(gradients_.floats() + held.at, size, to.data());
       continue;
     }
-    const std::size_t bytes = p.size * sizeof(std::int64_t);
-    queue_.copy(high.emplace_back(p.size).data(), high_.longs() + p.offset, bytes);
-    queue_.copy(low.emplace_back(p.size).data(), low_.longs() + p.offset, bytes);
+    copy_words(high_.longs() + held.at, size, high.emplace_back(size).data());
+    copy_words(low_.longs() + held.at, size, low.emplace_back(size).data());
   }
   ask_for_health();
   finish();
@@ -331,32 +357,55 @@ GradientPart Parameters::part(std::span<const std::size_t> places) {
 
 FixedPointSums Parameters::sum_of(std::size_t place, const Summands& summands) {
   FixedPointSums sum(all_[place].size);
-  for (const FixedPointSums* one : summands.sums) {
-    if (sum.add(*one)) continue;
-    note_not_finite("the gradients of \"" + all_[place].host->name + "\" add up to more than 4e12");
-    sum.clear();
-  }
+  for (const FixedPointSums* one : summands.sums) add_sums(place, *one, sum);
   return sum;
+}
+
+void Parameters::add_sums(std::size_t place, const FixedPointSums& more, FixedPointSums& sum) {
+  if (sum.add(more)) return;
+  note_not_finite("the gradients of \"" + all_[place].host->name + "\" add up to more than 4e12");
+  sum.clear();
+}
+
+void Parameters::set(std::size_t place, const Summands& summands) {
+  is_exact() ? put_sums(place, summands, false) : put(place, summands, false);
 }
 
 /// The sum is taken on the host, where the summands are; what is copied stays there until it is on
 /// the GPU.
-void Parameters::set(std::size_t place, const Summands& summands) {
-  const Placed& p = all_[place];
-  if (is_exact()) {
-    const FixedPointSums sum = sum_of(place, summands);
-    const std::size_t bytes = p.size * sizeof(std::int64_t);
-    queue_.clear(p.host->device_gradient, p.size * sizeof(float));
-    queue_.copy(high_.longs() + p.offset, sum.high().data(), bytes);
-    queue_.copy(low_.longs() + p.offset, sum.low().data(), bytes);
-    return finish();
-  }
-  static_cast<void>(unwritten_.take(p.host->device_gradient));
+void Parameters::put(std::size_t place, const Summands& summands, bool on_top) {
+  const Held held = held_gradient(all_[place]);
   const ElementRange& range = summands.range;
+  float* const to = gradients_.floats() + (held.at + range.begin - held.range.begin);
+  if (!divides_gradients()) static_cast<void>(unwritten_.take(to));
   AlignedFloats sum(range.size(), 0.0F);
+  if (on_top) {
+    copy_floats(to, sum.size(), sum.data());
+    finish();
+  }
   for (const AlignedFloats* one : summands.gradients)
     add_to(range.size(), one->data() + range.begin, sum.data());
-  queue_.copy(p.host->device_gradient + range.begin, sum.data(), sum.size() * sizeof(float));
+  copy_floats(sum.data(), sum.size(), to);
+  finish();
+}
+
+void Parameters::put_sums(std::size_t place, const Summands& summands, bool on_top) {
+  const Held held = held_gradient(all_[place]);
+  const std::size_t size = held.range.size();
+  if (size == 0) return;
+  FixedPointSums sum = sum_of(place, summands);
+  if (size < sum.size()) sum = cpu::slice_of(sum, 0, held.range);
+  std::int64_t *const high = high_.longs() + held.at, *const low = low_.longs() + held.at;
+  if (on_top) {
+    FixedPointSums::Words own_high(size), own_low(size);
+    copy_words(high, size, own_high.data());
+    copy_words(low, size, own_low.data());
+    finish();
+    add_sums(place, FixedPointSums(std::move(own_high), std::move(own_low)), sum);
+  }
+  queue_.clear(gradients_.floats() + held.at, size * sizeof(float));
+  copy_words(sum.high().data(), size, high);
+  copy_words(sum.low().data(), size, low);
   finish();
 }
 
@@ -365,84 +414,24 @@ void Parameters::download() {
   // Where there is nothing wider of all of it.
   std::vector<std::pair<Parameter*, std::vector<Bfloat16>>> narrow;
   for (const Placed& p : all_) {
-    p.host->value.resize(p.size);
-    p.host->gradient.resize(p.size);
-    queue_.copy(p.host->gradient.data(), p.host->device_gradient, p.size * sizeof(float));
-    if (divides_values() && !p.host->is_statistic)
+    const Held held = held_gradient(p);
+    p.host->first_gradient = held.range.begin;
+    p.host->gradient.resize(held.range.size());
+    copy_floats(gradients_.floats() + held.at, held.range.size(), p.host->gradient.data());
+    const Held own = divides_weights() ? kept_of(p) : Held{{0, p.size}};
+    p.host->first_value = own.range.begin;
+    p.host->value.resize(own.range.size());
+    if (divides_weights())
+      copy_floats(values_.floats() + own.at, own.range.size(), p.host->value.data());
+    else if (divides_values() && !p.host->is_statistic)
       queue_.copy(narrow.emplace_back(p.host, p.size).second.data(), p.host->device_value,
                   p.size * sizeof(Bfloat16));
     else
-      queue_.copy(p.host->value.data(), value_of(p), p.size * sizeof(float));
+      copy_floats(value_of(p), p.size, p.host->value.data());
   }
   queue_.finish(queue_.record(queue_.computing()), {});
   for (const auto& [host, numbers] : narrow)
     std::copy(numbers.begin(), numbers.end(), host->value.begin());
-}
-
-// --- Checkpoints ---
-
-void Parameters::list_state(bool has_all_values) {
-  kept_.clear();
-  const auto keep = [&](std::size_t place, std::string_view slot, const ElementRange& range,
-                        float* at, bool is_shared_out) {
-    kept_.push_back({place, range.begin, slot, at, is_shared_out, AlignedFloats(range.size())});
-  };
-  const auto moments = slot_names(OptimizerKind::AdamW);
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    const Placed& p = all_[i];
-    const Section& section = section_of(p);
-    const ElementRange own = overlap(p, section.own);
-    const auto keep_own = [&](std::string_view slot, const Buffer& array) {
-      float* const at = own.size() == 0 ? nullptr
-                                        : array.floats() + section.kept +
-                                              (p.offset + own.begin - section.own.begin);
-      keep(i, slot, own, at, is_shared_out() && !section.is_statistics);
-    };
-    if (has_all_values)
-      keep(i, kValueSlot, {0, p.size}, divides_values() ? nullptr : values_.floats() + p.offset,
-           false);
-    else
-      keep_own(kValueSlot, values_);
-    if (!mean_ || section.is_statistics) continue;
-    keep_own(moments[0], mean_);
-    keep_own(moments[1], square_);
-  }
-}
-
-void Parameters::make_room_for_state() { list_state(true); }
-
-void Parameters::fetch_state() {
-  list_state(!divides_values());
-  for (Kept& one : kept_) copy_floats(one.at, one.on_host.size(), one.on_host.data());
-  queue_.finish(queue_.record(queue_.computing()), {});
-}
-
-std::vector<StateView> Parameters::state() {
-  std::vector<StateView> views;
-  for (Kept& one : kept_) {
-    const Placed& p = all_[one.place];
-    views.push_back({.parameter = p.host->name,
-                     .slot = one.slot,
-                     .first = static_cast<std::int64_t>(one.first),
-                     .total = static_cast<std::int64_t>(p.size),
-                     .is_shared_out = one.is_shared_out,
-                     .values = one.on_host,
-                     .is_copy = p.host->is_copy || (p.host->is_replicas_copy && !one.is_shared_out),
-                     .is_of_experts = p.host->is_of_experts,
-                     .slice = p.host->slice});
-  }
-  return views;
-}
-
-void Parameters::store_state() {
-  const Buffer values = room_for_values();
-  for (const Kept& one : kept_) {
-    float* const to = one.slot == kValueSlot ? values.floats() + all_[one.place].offset : one.at;
-    copy_floats(one.on_host.data(), one.on_host.size(), to);
-  }
-  keep_values(values);
-  queue_.finish(queue_.record(queue_.computing()), {});
-  drop_state();
 }
 
 std::int64_t Parameters::bytes() const { return queue_.weights().figures().live_bytes; }

@@ -54,19 +54,23 @@ struct ExchangeOfGroup {
   std::size_t number_bytes = 0;
 };
 
+/// Of an array so many bytes in front.
+struct FrontOfArray {
+  Buffer array;
+  std::size_t bytes = 0;
+};
+
 /// What a member brings to a sum, or has made of an array that is gathered, and where it finds the
 /// whole: the same memory, its own. Only for a transport that sums on GPUs
 /// (Device::leave_sums_to_transport()).
 class DevicePart final : public Part {
  public:
-  DevicePart(Buffer what, Event when, Buffer also = {})
-      : buffer(std::move(what)),
-        bytes(buffer.bytes()),
-        beside(std::move(also)),
-        ready(std::move(when)) {}
-  /// Of the array so many bytes in front.
-  DevicePart(Buffer what, std::size_t in_front, Event when)
-      : buffer(std::move(what)), bytes(in_front), ready(std::move(when)) {}
+  DevicePart() = default;  // nothing any more
+  /// `behind`: bytes behind these, of which all members get the sum where of these they get a part.
+  DevicePart(FrontOfArray what, std::size_t behind, Event when)
+      : front(std::move(what)), bytes_behind(behind), ready(std::move(when)) {}
+  DevicePart(FrontOfArray what, FrontOfArray also, Event when)
+      : front(std::move(what)), beside(std::move(also)), ready(std::move(when)) {}
   DevicePart(const ArrayOfGroup& what, Event when) : of_group(what), ready(std::move(when)) {}
   DevicePart(RoundOfGroup what, Event when) : round(std::move(what)), ready(std::move(when)) {}
   DevicePart(const ExchangeOfGroup& what, Event when) : exchange(what), ready(std::move(when)) {}
@@ -78,10 +82,10 @@ class DevicePart final : public Part {
   ArrayOfGroup of_group;     // or this:
   RoundOfGroup round;        // or this:
   ExchangeOfGroup exchange;  // or these:
-  Buffer buffer;
-  std::size_t bytes = 0;  // of it
-  Buffer beside;          // is gathered too, if there is one
-  Event ready;            // after the work that made the part; of what comes back, after the sum
+  FrontOfArray front;
+  std::size_t bytes_behind = 0;
+  FrontOfArray beside;  // is gathered too, if there is one
+  Event ready;          // after the work that made the part; of what comes back, after the sum
 };
 
 }  // namespace pipewright::exec::cuda

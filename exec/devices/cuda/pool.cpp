@@ -14,13 +14,14 @@ namespace pipewright::exec::cuda {
 struct Pool::Lent final : Block {
   void come_back() noexcept override;
 
+  std::size_t room = 0;  // at least its bytes
   std::vector<Event> guards;
   bool lacks_guard = false;  // another thread has dropped it
   std::shared_ptr<State> home;
 };
 
 struct Pool::State {
-  using Blocks = std::map<std::size_t, std::vector<std::unique_ptr<Lent>>>;  // by size
+  using Blocks = std::map<std::size_t, std::vector<std::unique_ptr<Lent>>>;  // by room
 
   explicit State(PoolSource from) : source(std::move(from)) {}
   /// Whoever ends a run has waited for the streams before, so no guard is made any more.
@@ -28,26 +29,26 @@ struct Pool::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  std::unique_ptr<Lent> take_free(std::size_t bytes) {
+  std::unique_ptr<Lent> take_free(std::size_t room) {
     const std::scoped_lock lock(mutex);
-    auto& blocks = free[bytes];
+    auto& blocks = free[room];
     if (blocks.empty()) return nullptr;
     std::unique_ptr<Lent> block = std::move(blocks.back());
     blocks.pop_back();
     return block;
   }
 
-  std::unique_ptr<Lent> allocated(std::size_t bytes) {
+  std::unique_ptr<Lent> allocated(std::size_t room) {
     auto block = std::make_unique<Lent>();
-    block->bytes = bytes;
+    block->room = room;
     try {
-      block->at = source.allocate(bytes);
+      block->at = source.allocate(room);
     } catch (const RunError&) {
       if ((source.make_room ? source.make_room() : trim()) == 0) throw;
-      block->at = source.allocate(bytes);
+      block->at = source.allocate(room);
     }
     const std::scoped_lock lock(mutex);
-    figures.reserved_bytes += static_cast<std::int64_t>(bytes);
+    figures.reserved_bytes += static_cast<std::int64_t>(room);
     figures.peak_reserved_bytes = std::max(figures.peak_reserved_bytes, figures.reserved_bytes);
     return block;
   }
@@ -66,7 +67,7 @@ struct Pool::State {
     }
     const std::scoped_lock lock(mutex);
     figures.live_bytes -= static_cast<std::int64_t>(block->bytes);
-    free[block->bytes].push_back(std::move(block));
+    free[block->room].push_back(std::move(block));
   }
 
   /// All that must have passed before the block is used for something else.
@@ -81,7 +82,7 @@ struct Pool::State {
       const std::scoped_lock lock(mutex);
       going.swap(free);
     }
-    for (auto& [bytes, blocks] : going) {
+    for (auto& [room, blocks] : going) {
       for (auto& block : blocks) block->guards = guards_of(*block);
     }
     const std::int64_t bytes = release(going);
@@ -92,13 +93,13 @@ struct Pool::State {
 
   std::int64_t release(const Blocks& going) const {
     std::int64_t released = 0;
-    for (const auto& [bytes, blocks] : going) {
+    for (const auto& [room, blocks] : going) {
       for (const auto& block : blocks) {
         for (const Event& guard : block->guards) {
           if (source.before_release) source.before_release(guard);
         }
         source.release(block->at);
-        released += static_cast<std::int64_t>(bytes);
+        released += static_cast<std::int64_t>(room);
       }
     }
     return released;
@@ -118,10 +119,12 @@ void Pool::Lent::come_back() noexcept {
 
 Pool::Pool(PoolSource source) : state_(std::make_shared<State>(std::move(source))) {}
 
-Buffer Pool::take(std::size_t bytes) {
+Buffer Pool::take(std::size_t bytes, std::size_t room) {
   bytes = std::max<std::size_t>(bytes, 1);
-  std::unique_ptr<Lent> block = state_->take_free(bytes);
-  if (block == nullptr) block = state_->allocated(bytes);
+  room = std::max(room, bytes);
+  std::unique_ptr<Lent> block = state_->take_free(room);
+  if (block == nullptr) block = state_->allocated(room);
+  block->bytes = bytes;
   state_->note_taken(bytes);
   for (const Event& event : state_->guards_of(*block)) {
     if (state_->source.before_reuse) state_->source.before_reuse(event);
@@ -138,7 +141,7 @@ void Pool::guard(const Buffer& buffer, Event event) {
 
 void Pool::forget_guards() {
   const std::scoped_lock lock(state_->mutex);
-  for (auto& [bytes, blocks] : state_->free) {
+  for (auto& [room, blocks] : state_->free) {
     for (auto& block : blocks) {
       block->guards.clear();
       block->lacks_guard = false;

@@ -47,8 +47,9 @@ class Pool {
  public:
   explicit Pool(PoolSource source);
 
-  /// A block of exactly so many bytes (at least 1) with undefined content.
-  Buffer take(std::size_t bytes);
+  /// A block of exactly so many bytes (at least 1) with undefined content. `room`: of the memory
+  /// behind it, if that is more, so that one is used again for blocks of several sizes.
+  Buffer take(std::size_t bytes, std::size_t room = 0);
   Buffer take_floats(std::size_t n) { return take(n * sizeof(float)); }
   PoolFigures figures() const;
   /// The blocks that nobody holds go back to the source, when their guards have passed: it waits.

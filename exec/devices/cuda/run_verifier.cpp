@@ -78,7 +78,7 @@ void RunVerifier::keep(const VerifyReport& found) {
   worst_ = worst_ ? worse_of(*worst_, found) : found;
 }
 
-/// Where ranks divide stages all processes see all of their parts.
+/// Where ranks divide stages, or replicas arrays, all processes see all of their parts.
 void RunVerifier::compare_replicas(const Program& program, const std::vector<Device*>& devices,
                                    Peers* peers) {
   cpu::StageViews views(program, cpu::stages_of_ranks(devices), peers);
@@ -91,7 +91,8 @@ void RunVerifier::compare(const Program& program, int step, const std::vector<De
                                    [](const auto& in) { return in.kind == ActionKind::Opt; });
   const int at = training_.first_step() + step;
   updates ? serial_.step(*training_.data, at) : serial_.gradients(*training_.data, at);
-  if (devices_of_rank(program.devices) > 1) return compare_replicas(program, devices, peers);
+  if (devices_of_rank(program.devices) > 1 || program.sharding.divides_gradients())
+    return compare_replicas(program, devices, peers);
   for (const bool from_the_front : {true, false}) {
     const VerifyReport own = report_of(views(program, devices, from_the_front), peers == nullptr);
     if (peers == nullptr) {

@@ -1,4 +1,4 @@
-// The parameters of a stage on a GPU whose replicas share the update out (ZeRO 1).
+// The parameters of a stage on a GPU whose replicas share the update out (ZeRO).
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -13,10 +13,17 @@ ElementRange Parameters::overlap(const Placed& p, const ElementRange& range) {
           std::clamp(range.end, p.offset, end) - p.offset};
 }
 
+Parameters::Held Parameters::kept_of(const Placed& p) const {
+  const Section& section = section_of(p);
+  const ElementRange own = overlap(p, section.own);
+  if (own.size() == 0) return {};
+  return {own, section.kept + (p.offset + own.begin - section.own.begin)};
+}
+
 /// Of the array, so that each part is one range of a section.
 std::vector<ElementRange> Parameters::ranges_of(const StageParameters&,
                                                 const ShardPlace& place) const {
-  PIPEWRIGHT_ASSERT(place.of_all.count == place_.of_all.count,
+  PIPEWRIGHT_ASSERT(place.of_all.count == shard_.place.of_all.count,
                     "parts of another number of replicas");
   std::vector<ElementRange> ranges;
   for (const Placed& p : all_) {
@@ -31,7 +38,7 @@ std::vector<ElementRange> Parameters::ranges_of(const StageParameters&,
 
 /// Arrays have been so from the beginning.
 void Parameters::own(const std::vector<ElementRange>&, const Sharding& sharding) {
-  PIPEWRIGHT_ASSERT(!sharding.divides_gradients(), "divided gradients on a GPU");
+  PIPEWRIGHT_ASSERT(sharding == shard_.sharding, "replicas that divide something else");
 }
 
 GradientPart Parameters::owned_part(std::span<const ElementRange> ranges,
@@ -47,7 +54,7 @@ GradientPart Parameters::owned_part(std::span<const ElementRange> ranges,
   };
   for (std::size_t i = 0; i < all_.size(); ++i) copy(own_values(section_of(all_[i])), i);
   for (std::size_t i = 0; with_gradients && i < all_.size(); ++i)
-    copy(gradients_.floats() + section_of(all_[i]).own.begin, i);
+    copy(own_gradients(section_of(all_[i])), i);
   finish();
   return part;
 }
@@ -68,10 +75,10 @@ void Parameters::take(std::span<const ElementRange> ranges, bool with_experts,
     if (from.empty()) continue;
     if (i < n && read_) {
       const auto& rounded = narrow.emplace_back(from.begin(), from.end());
-      queue_.copy(static_cast<Bfloat16*>(read_.at()) + at, rounded.data(),
+      queue_.copy(static_cast<Bfloat16*>(read_weights().at()) + at, rounded.data(),
                   rounded.size() * sizeof(Bfloat16));
     } else {
-      const Buffer& array = i < n ? values_ : gradients_;
+      const Buffer array = i < n ? read_weights() : gradients_;
       copy_floats(from.data(), from.size(), array.floats() + at);
     }
   }

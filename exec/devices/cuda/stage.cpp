@@ -12,17 +12,17 @@ namespace {
 
 std::unique_ptr<StageDevice> device_for(Queue& queue, const StageSpec& spec,
                                         std::function<void()> between, RunMode mode,
-                                        const ShardPlace& place) {
+                                        const OwnShard& shard) {
   require_layers(*spec.model);
-  return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, place,
+  return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, shard,
                                        spec.ranks.experts > 1);
 }
 
 }  // namespace
 
 Stage::Stage(Queue& queue, const StageSpec& spec, std::function<void()> between, RunMode mode,
-             const ShardPlace& place)
-    : TrainableStage(spec, device_for(queue, spec, std::move(between), mode, place)) {
+             const OwnShard& shard)
+    : TrainableStage(spec, device_for(queue, spec, std::move(between), mode, shard)) {
   if (mode != RunMode::Train) forward_only(mode);
 }
 
@@ -37,45 +37,61 @@ void Stage::begin_step(int step) {
 
 void Stage::end_rehearsal() {
   discard_gradients();
+  drop_weights();
   on().parameters().forget_health();
-}
-
-/// Replicas that share out more than one array do it by way of the hosts.
-bool Stage::sums_on_gpu() const {
-  return sums_on_gpu_ && (!is_sharded() || on().parameters().are_equal_parts());
 }
 
 /// All gradients, but those of experts that differ among replicas, as one array, which the
 /// transport changes in place, after what is on the computing stream; zeros where nothing went in.
+/// Divided ones leave the stage, and go when whoever sums them has let go of them.
 PartPtr Stage::part_on_device() {
-  if (!sums_on_gpu()) return nullptr;
-  if (!has_gradients()) begin_gradients();
-  Queue& queue = on().queue();
+  if (!sums_on_gpu_) return nullptr;
+  if (!divides_gradients() && !has_gradients()) begin_gradients();
   Parameters& parameters = on().parameters();
-  const Buffer gradients = parameters.gradients();
-  return std::make_shared<DevicePart>(gradients, parameters.common_bytes(),
-                                      queue.record(queue.computing()));
+  Buffer all = divides_gradients() ? let_go_of_gradients() : parameters.gradients();
+  const std::size_t common = parameters.common_floats() * sizeof(float),
+                    weights = parameters.weight_numbers() * sizeof(float);
+  const std::size_t front = is_sharded() ? weights : common;
+  return std::make_shared<DevicePart>(FrontOfArray{std::move(all), front}, common - front, made());
+}
+
+/// After what is on the computing stream.
+Event Stage::made() const { return on().queue().record(on().queue().computing()); }
+
+Buffer Stage::let_go_of_gradients() {
+  make_whole_gradients();
+  return on().parameters().take_whole_gradients();
 }
 
 PartPtr Stage::weights_on_device(bool with_gradients) {
-  if (!sums_on_gpu()) return nullptr;
-  Queue& queue = on().queue();
+  if (!sums_on_gpu_) return nullptr;
   Parameters& parameters = on().parameters();
-  const Buffer gradients = with_gradients ? parameters.gradients() : Buffer();
-  return std::make_shared<DevicePart>(parameters.read_weights(), queue.record(queue.computing()),
-                                      gradients);
+  const std::size_t numbers = parameters.weight_numbers();
+  FrontOfArray gradients;
+  if (with_gradients) gradients = {parameters.gradients(), numbers * sizeof(float)};
+  return std::make_shared<DevicePart>(
+      FrontOfArray{parameters.read_weights(), numbers * on().queue().number_bytes()},
+      std::move(gradients), made());
 }
 
 /// It lies where the part did.
+bool Stage::takes_weights_from_device(const std::vector<PartPtr>& parts) {
+  const auto* whole = dynamic_cast<const DevicePart*>(parts.front().get());
+  if (whole == nullptr) return false;
+  on().queue().wait(on().queue().computing(), whole->ready);
+  return true;
+}
+
 bool Stage::takes_from_device(const std::vector<PartPtr>& parts) {
-  const auto* sum = dynamic_cast<const DevicePart*>(parts.front().get());
-  if (sum == nullptr) return false;
-  on().queue().wait(on().queue().computing(), sum->ready);
+  if (!takes_weights_from_device(parts)) return false;
+  if (divides_gradients())
+    on().parameters().add_own_part(dynamic_cast<const DevicePart&>(*parts.front()).front.array);
   return true;
 }
 
 void Stage::end_step() {
   settle_gradients();
+  drop_weights();
   on().parameters().ask_for_health();
 }
 

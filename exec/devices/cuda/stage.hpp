@@ -21,10 +21,10 @@ class Stage final : public TrainableStage {
  public:
   /// Throws InputError if the layers do not fit each other, or no GPU trains them. Functions that
   /// wait (squares(), and what brings parts to the host or takes some from it) call `between` as
-  /// Queue::finish() does. In another mode than Train it is forward_only(). `place`: among the
+  /// Queue::finish() does. In another mode than Train it is forward_only(). `shard`: among the
   /// replicas for which own_shard() will be called.
   Stage(Queue& queue, const StageSpec& spec, std::function<void()> between = {},
-        RunMode mode = RunMode::Train, const ShardPlace& place = {});
+        RunMode mode = RunMode::Train, const OwnShard& shard = {});
 
   /// Between steps: what they read on the host. Old gradients are gone, and so is a fetched state.
   void begin_step(int step);
@@ -40,9 +40,10 @@ class Stage final : public TrainableStage {
   /// Of a sharded stage, the same of what layers read of the weights, whose own part is there, and
   /// of the gradients where they are to be looked at: null, and false, where the host brings them.
   PartPtr weights_on_device(bool with_gradients);
-  bool takes_weights_from_device(const std::vector<PartPtr>& parts) {
-    return takes_from_device(parts);
-  }
+  bool takes_weights_from_device(const std::vector<PartPtr>& parts);
+  /// Before the first step: whole gradients, which it makes if there are none, go, and whoever
+  /// holds the buffer has the memory that they have while they are summed.
+  Buffer let_go_of_gradients();
 
   /// Enqueues the copies of the step's facts to the host; read_step() when the stream is done. Then
   /// there are losses and outcomes, and not_finite() tells of exact numerics' or clipped gradients;
@@ -57,8 +58,7 @@ class Stage final : public TrainableStage {
 
  private:
   StageDevice& on() const;
-  bool sums_on_gpu() const;
-
+  Event made() const;
   bool sums_on_gpu_ = false;
 };
 

@@ -17,12 +17,12 @@ constexpr std::size_t kRowFacts = 3;
 }  // namespace
 
 StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between,
-                         RunMode mode, const ShardPlace& place, bool experts_differ)
+                         RunMode mode, const OwnShard& shard, bool experts_differ)
     : queue_(queue),
       shape_(shape),
       between_(std::move(between)),
       mode_(mode),
-      place_(place),
+      shard_(shard),
       experts_differ_(experts_differ),
       ops_(queue, unwritten_, between_),
       answers_(static_cast<std::size_t>(shape.micro_batches)),
@@ -48,7 +48,7 @@ StageWeights& StageDevice::keep_parameters(const std::vector<Parameter*>& parame
   const bool trains = mode_ == RunMode::Train;
   parameters_ = std::make_unique<Parameters>(
       queue_, unwritten_, parameters,
-      Parameters::Start{optimizer, seed, trains, place_, experts_differ_}, between_);
+      Parameters::Start{optimizer, seed, trains, shard_, experts_differ_}, between_);
   return *parameters_;
 }
 

@@ -22,7 +22,7 @@ class StageDevice final : public exec::StageDevice {
  public:
   /// The queue must outlive it. `between` as for Parameters.
   StageDevice(Queue& queue, const StageShape& shape, std::function<void()> between, RunMode mode,
-              const ShardPlace& place, bool experts_differ);
+              const OwnShard& shard, bool experts_differ);
 
   Queue& queue() const { return queue_; }
   Parameters& parameters() const { return *parameters_; }
@@ -81,7 +81,7 @@ class StageDevice final : public exec::StageDevice {
   const StageShape shape_;
   const std::function<void()> between_;
   const RunMode mode_;
-  const ShardPlace place_;
+  const OwnShard shard_;
   const bool experts_differ_;
   UnwrittenGradients unwritten_;
   QueueOps ops_;

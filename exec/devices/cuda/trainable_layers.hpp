@@ -14,10 +14,4 @@ inline void require_layers(const Model& model) {
   if (!fault.empty()) throw InputError(fault + "; use --device cpu");
 }
 
-/// The same of a model whose replicas share its update out.
-inline void require_layers_shared_out(const Model& model) {
-  const std::string fault = shared_out_fault_on_gpus(model);
-  if (!fault.empty()) throw InputError(fault + "; use --device cpu");
-}
-
 }  // namespace pipewright::exec::cuda

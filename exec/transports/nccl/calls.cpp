@@ -107,6 +107,7 @@ class Calls {
         message_bytes_(costs.message_bytes(program)) {
     step_.plan = communicators_of(program, costs);
     step_.devices = program.devices;
+    step_.sharding = program.sharding;
     step_.in_flight = program.policy.issue == Issue::Stream ? program.policy.in_flight : 0;
   }
 

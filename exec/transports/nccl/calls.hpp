@@ -2,12 +2,13 @@
 // with the events that order the streams. Plain data: `run --transport nccl --dry-run` prints it,
 // exec/transports/nccl/read_back.hpp turns it into a Program again for check to judge, and the
 // transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs,
-// over the array of all gradients, or weights, with its gaps for alignment (where replicas divide
-// experts: of the rest, and if an expert is on several of them, all by way of the hosts), and the
-// ALL_REDUCEs, REDUCE_SCATTERs, ALL_GATHERs, RING_SENDs and ALL_TO_ALLs of groups outside of exact
-// numerics (no GPU trains layers yet that ask for others), and it makes calls that follow one
-// another on different communicators between an ncclGroupStart and End, which changes nothing but
-// what they cost. Nothing here needs a GPU.
+// over the array of all gradients, or weights, with its gaps for alignment (beside a
+// reduce-scatter, an all-reduce of running statistics; where replicas divide experts: of the rest,
+// and if an expert is on several of them, all by way of the hosts), and the ALL_REDUCEs,
+// REDUCE_SCATTERs, ALL_GATHERs, RING_SENDs and ALL_TO_ALLs of groups outside of exact numerics (no
+// GPU trains layers yet that ask for others), and it makes calls that follow one another on
+// different communicators between an ncclGroupStart and End, which changes nothing but what they
+// cost. Nothing here needs a GPU.
 //
 // A RING_SEND of several arrays is a send and a receive of each in one group.
 //
@@ -31,6 +32,7 @@
 #include "core/costs/costs.hpp"
 #include "core/order/action.hpp"
 #include "core/order/parts.hpp"
+#include "core/order/sharding.hpp"
 #include "exec/transports/nccl/communicators.hpp"
 
 namespace pipewright::exec::nccl {
@@ -80,6 +82,7 @@ struct StepCalls {
   /// Axes along which consecutive ranks differ that are devices of one pipeline rank: groups are
   /// called like them.
   std::vector<MeshAxis> devices;
+  Sharding sharding;  // what replicas divide, which says what each of a stage's sums is of
   int in_flight = 0;  // CommPolicy::in_flight; its waits are among `waits_for`
 };
 

@@ -347,7 +347,7 @@ void RankLink::issue_sum(InstructionId member) {
 
 /// A member's part of the array, as the k-th of equal ones, begins where NCCL looks for it in
 /// place.
-int RankLink::call_collective(InstructionId member, void* array, std::size_t bytes,
+int RankLink::call_collective(InstructionId member, void* array, std::size_t bytes, bool scatters,
                               void* stream) const {
   const Collective& collective = program_.collectives[code(member).route];
   const std::uint32_t c = plan_.of_collective[code(member).route];
@@ -358,7 +358,7 @@ int RankLink::call_collective(InstructionId member, void* array, std::size_t byt
   if (collective.kind == ActionKind::Unshard)
     return nccl_.all_gather(own, array, part, PIPEWRIGHT_NCCL_BYTES, communicator, stream);
   constexpr int kKind = PIPEWRIGHT_NCCL_FLOAT32;
-  if (collective.sharded)
+  if (scatters)
     return nccl_.reduce_scatter(array, own, part / sizeof(float), kKind, communicator, stream);
   return nccl_.all_reduce(array, array, bytes / sizeof(float), kKind, communicator, stream);
 }
@@ -428,20 +428,24 @@ void RankLink::make_sum(InstructionId member) {
     call([&] { return call_group(member, part.of_group, stream); }, program_.text(member).c_str());
     settle(c);
   }
-  for (const auto& [array, bytes] : {std::pair(part.buffer.at(), part.bytes),
-                                     std::pair(part.beside.at(), part.beside.bytes())}) {
-    if (bytes == 0) continue;
-    call([&, at = array, n = bytes] { return call_collective(member, at, n, stream); },
+  const bool scatters = program_.collectives[code(member).route].sharded;
+  const auto make = [&](void* array, std::size_t bytes, bool is_scattered) {
+    if (bytes == 0) return;
+    call([&] { return call_collective(member, array, bytes, is_scattered, stream); },
          program_.text(member).c_str());
     settle(c);
-  }
+  };
+  make(part.front.array.at(), part.front.bytes, scatters);
+  make(part.front.array.floats() + part.front.bytes / sizeof(float), part.bytes_behind, false);
+  make(part.beside.array.at(), part.beside.bytes, scatters);
   static_cast<void>(note_call(member, std::move(start)));
 }
 
+/// Whoever takes it holds the memory from now on.
 PartPtr RankLink::sum(InstructionId member) {
   const std::scoped_lock lock(mutex_);
-  return std::make_shared<cuda::DevicePart>(parts_[member - begin_]->buffer,
-                                            behind_[member - begin_]);
+  const auto part = std::exchange(parts_[member - begin_], std::make_shared<cuda::DevicePart>());
+  return std::make_shared<cuda::DevicePart>(part->front, 0, behind_[member - begin_]);
 }
 
 bool RankLink::is_called(InstructionId end) const {

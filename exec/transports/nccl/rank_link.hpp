@@ -71,6 +71,7 @@ class RankLink {
   void issue_sum(InstructionId member);
   bool has_counted() const;
   void finish_counting();
+  /// Once: the link lets go of the part's memory.
   PartPtr sum(InstructionId member);
   /// Throws RunError if a communicator has failed behind our back.
   void look_at_communicators();
@@ -121,7 +122,8 @@ class RankLink {
     std::vector<std::size_t> bytes_out, bytes_in;  // by member
   };
   void make_sum(InstructionId member);
-  int call_collective(InstructionId member, void* array, std::size_t bytes, void* stream) const;
+  int call_collective(InstructionId member, void* array, std::size_t bytes, bool scatters,
+                      void* stream) const;
   int call_group(InstructionId member, const cuda::ArrayOfGroup& array, void* stream) const;
   void send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream);
   void begin_on(void* stream) const;

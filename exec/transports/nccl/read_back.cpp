@@ -257,6 +257,7 @@ Order order_of(const StepCalls& step, std::vector<std::string>& problems) {
   order.groups = groups_of(step);
   order.parts = parts.all();
   order.devices = step.devices;
+  order.sharding = step.sharding;
   const OrderExtent extent = extent_of(order);
   order.micro_batches = extent.micro_batches;
   order.placement = placement_of_rows(order, extent.stages, extent.micro_batches);

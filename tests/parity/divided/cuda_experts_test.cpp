@@ -64,9 +64,13 @@ TEST(CudaExperts, BesideZeroHaveTheSerialRunsBits) {
   replicas.replicas = beside.tensor = 2;
   for (const Over over : {Over::Copies, Over::Nccl}) {
     SCOPED_TRACE(over == Over::Nccl ? "NCCL" : "copies");
-    for (const Layout& layout : {alone, replicas, beside})
-      for (const Model& model : {dropping(), grouped()})
-        expect_serial_bits(over, one_rank(), model, layout);
+    for (Layout layout : {alone, replicas, beside}) {
+      for (const int zero : {1, 2, 3}) {
+        SCOPED_TRACE("ZeRO " + std::to_string(zero));
+        layout.zero = zero;
+        expect_serial_bits(over, one_rank(), zero == 2 ? dropping() : grouped(), layout);
+      }
+    }
   }
 }
 

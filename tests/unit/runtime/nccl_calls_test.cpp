@@ -13,6 +13,7 @@
 #include "exec/transports/nccl/calls.hpp"
 #include "exec/transports/nccl/policy_support.hpp"
 #include "exec/transports/nccl/read_back.hpp"
+#include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
 #include "sim/engine.hpp"
 
@@ -349,6 +350,24 @@ TEST(ReadBackCalls, GroupsCalledInAnotherOrderHangWhereTheyShareAStream) {
     EXPECT_THAT(read.problems, ElementsAre());
     EXPECT_EQ(read.program.policy.device_queues, queues);
     EXPECT_EQ(verdict_of(read), queues == 0 ? Verdict::Ok : Verdict::Deadlock);
+  }
+}
+
+/// A stage has many sums in a step, each of the micro-batches since the one before. Batched, the
+/// interleaved order hangs, whatever replicas divide.
+TEST(ReadBackCalls, DividedGradientsAndWeightsAreFoundAgain) {
+  const Order order = planner::replicate(planner::make_order("interleaved", {2, 4, 2, {}}), 2);
+  for (const int zero : {2, 3}) {
+    for (const bool batched : {false, true}) {
+      const Program program =
+          lower(order, batched ? comm_policy_preset("megatron-batched") : CommPolicy{},
+                {.optimizer = true, .sharded = true, .sharding = {.zero = zero}});
+      const ReadBack read = read_back(calls_of(program, sizes(4, 64)));
+      EXPECT_THAT(read.problems, ElementsAre());
+      EXPECT_EQ(verdict_of(read), batched ? Verdict::Deadlock : Verdict::Ok);
+      EXPECT_EQ(read.program.sharding.zero, zero);
+      EXPECT_EQ(read.program.code.size(), program.code.size());
+    }
   }
 }
 

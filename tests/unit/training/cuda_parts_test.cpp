@@ -59,6 +59,20 @@ TEST_F(CudaPool, HandsOutABlockOfTheSameSizeAgain) {
   EXPECT_EQ(pool.figures().peak_bytes, 400);
 }
 
+TEST_F(CudaPool, UsesABlockWithRoomAgainForOtherSizes) {
+  Pool pool(source());
+  Buffer small = pool.take(40, 100);
+  void* const at = small.at();
+  EXPECT_EQ(small.bytes(), 40U);
+  small.reset();
+  const Buffer large = pool.take(90, 100);
+  EXPECT_EQ(large.at(), at);
+  EXPECT_EQ(large.bytes(), 90U);
+  EXPECT_EQ(pool.figures().live_bytes, 90);
+  EXPECT_EQ(pool.figures().peak_bytes, 90);
+  EXPECT_EQ(pool.figures().reserved_bytes, 100);
+}
+
 TEST_F(CudaPool, CountsHandlesAndSaysWhetherABlockIsShared) {
   Pool pool(source());
   Buffer a = pool.take(8);
