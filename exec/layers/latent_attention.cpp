@@ -148,7 +148,8 @@ class LatentAttentionLayer final : public TrainableLayer {
                          .head_stride = shape_.widths.query(),
                          .neighbours = true,
                          .context = place_},
-                        back, queries.floats() + shape_.widths.plain);
+                        back,
+                        ops_.at(queries.floats(), static_cast<std::size_t>(shape_.widths.plain)));
   }
   void rotate_key(bool back, Buffer& key) {
     ops_.llama().rotate({.samples = shape_.samples,

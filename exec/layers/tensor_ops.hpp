@@ -157,6 +157,8 @@ class ContextOps {
   /// Those of all ranks, [parts][own rows][keys_width], as this device's attention takes them: so,
   /// or in whatever order it likes better.
   virtual Buffer in_order(const ContextShape&, Buffer keys) { return keys; }
+  /// The same of latent attention's.
+  virtual Buffer in_order(const ContextLatentShape&, Buffer keys) { return keys; }
   virtual void context_attention_forward(const ContextShape& shape, const float* qkv,
                                          const float* keys, float* probabilities,
                                          float* context) = 0;

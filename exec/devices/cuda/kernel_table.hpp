@@ -19,6 +19,7 @@
 #include "exec/devices/cuda/expert_kernels.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
 #include "exec/devices/cuda/image_kernel_table.hpp"
+#include "exec/devices/cuda/latent_kernels.hpp"
 #include "exec/devices/cuda/llama_elements.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/products.hpp"
@@ -441,6 +442,7 @@ pipewright_cuda_kernels common_kernels() {
   fill_embedding<Launcher, T>(kernels);
   fill_divided<Launcher, T>(kernels);
   fill_context<Launcher, T>(kernels);
+  fill_latent<Launcher, T>(kernels);
   fill_routing<Launcher>(kernels);
   fill_sums<Launcher>(kernels);
   return kernels;

@@ -16,7 +16,7 @@
 
 #include "exec/devices/cuda/image_api.h"
 
-#define PIPEWRIGHT_CUDA_ABI 11
+#define PIPEWRIGHT_CUDA_ABI 12
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -265,6 +265,14 @@ typedef struct pipewright_cuda_kernels {
   /* Scores become probabilities, and d, their gradients, those of the scores, times the factor. */
   int (*ring_rows_backward)(void* stream, const pipewright_cuda_ring* of, float factor,
                             const float* log_sums, const float* products, void* scores, void* d);
+  /* Latent attention: names and layouts of exec/layers/latent_ops.hpp.
+   * As rotate(), of pairs of neighbours; heads begin head_stride numbers apart. */
+  int (*rotate_neighbours)(void* stream, int rows, int sequence, int heads, int head_width,
+                           int stride, int head_stride, int back, const float* turns, void* x);
+  /* keys[rows][heads][plain + rotary]: each head's own part, and the one rotary key. */
+  int (*join_keys)(void* stream, int rows, int heads, int plain, int rotary, int value,
+                   const void* keys_values, const void* rotary_key, void* keys);
+  int (*add_heads)(void* stream, int rows, int heads, int width, const void* by_head, void* y);
   /* Mixtures of experts: names and layouts of exec/layers/expert_ops.hpp. Logits, their gradients,
    * weights of chosen experts and counts are float32 in all tables. Of the rows each of `chunks`
    * has as many, and counts are scratch of a number for each expert and each block of

@@ -16,6 +16,13 @@ namespace cuda_divided_test {
 
 using namespace cuda_divided;
 
+Model gpt_of_eight() { return with_eight_tokens(Json::object()); }
+Model llama_of_eight() { return with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}); }
+Model latent_of_eight(Json changes = Json::object()) {
+  changes["sequence"] = 8;
+  return divisible_latent(changes);
+}
+
 /// Calls of NCCL, of each kind; sends and receives between stages count, too.
 struct Calls {
   int sums = 0, scattered = 0, gathered = 0, sent = 0;
@@ -152,7 +159,7 @@ void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
 }
 
 TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
-  for (const Model& model : {divisible_model(), divisible_llama()})
+  for (const Model& model : {divisible_model(), divisible_llama(), divisible_latent()})
     expect_brought_together_by_nccl(model, {.tensor = 2});
 }
 
@@ -162,9 +169,8 @@ TEST(CudaDivided, ReplicasOfDividedLayersAreSummedByNcclToo) {
 }
 
 TEST(CudaDivided, RowsAreScatteredAndGatheredByNccl) {
-  for (const char* style : {"gpt", "llama"})
-    expect_brought_together_by_nccl(with_eight_tokens({{"style", style}}),
-                                    {.tensor = 2, .rows = true});
+  for (const Model& model : {gpt_of_eight(), llama_of_eight(), latent_of_eight()})
+    expect_brought_together_by_nccl(model, {.tensor = 2, .rows = true});
 }
 
 TEST(CudaDivided, DividedRowsHaveTheSerialRunsBits) {
@@ -187,9 +193,6 @@ TEST(CudaDivided, DividedRowsHaveTheSerialRunsBits) {
   expect_serial_bits(Over::Copies, alone, with_eight_tokens(Json::object()),
                      {.tensor = 2, .replicas = 2, .sharded = true, .rows = true});
 }
-
-Model gpt_of_eight() { return with_eight_tokens(Json::object()); }
-Model llama_of_eight() { return with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}); }
 
 TEST(CudaDivided, SequencesHaveTheSerialRunsBits) {
   const Order alone = planner::make_order("1f1b", {1, 4, 1, {}});
@@ -225,9 +228,31 @@ TEST(CudaDivided, SequencesBesideAllElseHaveTheSerialRunsBits) {
 }
 
 TEST(CudaDivided, KeysAreGatheredAndTheirGradientsScatteredByNccl) {
-  for (const Model& model : {gpt_of_eight(), llama_of_eight()})
+  for (const Model& model : {gpt_of_eight(), llama_of_eight(), latent_of_eight()})
     expect_brought_together_by_nccl(model, {.tensor = 1, .context = 2});
   expect_brought_together_by_nccl(llama_of_eight(), {.rows = true, .context = 2});
+}
+
+TEST(CudaDivided, LatentAttentionHasTheSerialRunsBits) {
+  const Order alone = planner::make_order("1f1b", {1, 4, 1, {}});
+  const Order pipeline = planner::make_order("zb-h1", {2, 4, 1, {}});
+  for (const Over over : {Over::Copies, Over::Nccl}) {
+    SCOPED_TRACE(over == Over::Nccl ? "NCCL" : "copies");
+    expect_serial_bits(over, pipeline, divisible_latent(), {.tensor = 1});
+    expect_serial_bits(over, pipeline, divisible_latent(), {.tensor = 2});
+    expect_serial_bits(over, alone, latent_of_eight(), {.rows = true});
+    expect_serial_bits(over, alone, latent_of_eight(), {.tensor = 1, .context = 2});
+  }
+  expect_serial_bits(Over::Copies, alone, divisible_latent(), {.tensor = 4});
+  expect_serial_bits(Over::Copies, alone, latent_of_eight(), {.rows = true, .context = 2});
+  expect_serial_bits(Over::Copies, alone, latent_of_eight(), {.tensor = 1, .context = 4});
+  const Model model = latent_of_eight();
+  for (const LayerRecompute what : {LayerRecompute::Whole, LayerRecompute::Attention}) {
+    const std::vector<LayerRecompute> recompute(model.layers.size(), what);
+    expect_serial_bits(Over::Copies, alone, model, {.recompute = recompute});
+    expect_serial_bits(Over::Copies, alone, model,
+                       {.tensor = 1, .recompute = recompute, .context = 2});
+  }
 }
 
 TEST(CudaDivided, KeysThatGoRoundHaveTheSerialRunsBits) {
@@ -260,12 +285,9 @@ TEST(CudaDivided, KeysGoRoundByNcclBesideTheComputation) {
   }
 }
 
-TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
+void expect_near_in_sixteen_bits(const Model& model, const std::vector<Layout>& layouts) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  const Model model = llama_of_eight();
-  for (const Layout& layout :
-       {Layout{}, Layout{.rows = true}, Layout{.tensor = 1, .context = 2},
-        Layout{.tensor = 1, .context = 2, .ring = true}, Layout{.rows = true, .context = 2}}) {
+  for (const Layout& layout : layouts) {
     for (const Over over : {Over::Copies, Over::Nccl}) {
       const Program program =
           divided(order, model, layout, policies_of(over).front(), Numerics::Fast);
@@ -279,16 +301,21 @@ TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
   }
 }
 
+TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
+  const std::vector<Layout> gathered{
+      {}, {.rows = true}, {.tensor = 1, .context = 2}, {.rows = true, .context = 2}};
+  expect_near_in_sixteen_bits(llama_of_eight(), gathered);
+  expect_near_in_sixteen_bits(llama_of_eight(), {{.tensor = 1, .context = 2, .ring = true}});
+  const Json widths = {{"key_value_rank", 16}, {"plain", 16}, {"rotary", 8}, {"value", 16}};
+  expect_near_in_sixteen_bits(latent_of_eight({{"latent_attention", widths}}), gathered);
+}
+
 /// Wide and long enough for activations to decide; in the numbers whose scratch memory is planned
 /// as a GPU takes it.
-TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
+void expect_planned(Model model, const std::vector<Layout>& layouts) {
   const Order order = planner::make_order("1f1b", {2, 2, 1, {}});
-  Model model =
-      with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}, {"hidden", 64}, {"sequence", 64}});
   model.bytes_per_element = 2;
-  for (Layout layout : {Layout{.tensor = 1, .context = 2}, Layout{.rows = true, .context = 2},
-                        Layout{.tensor = 1, .context = 2, .ring = true},
-                        Layout{.tensor = 1, .context = 4, .ring = true}}) {
+  for (Layout layout : layouts) {
     layout.clips = false;  // which takes memory that the plan does not count
     SCOPED_TRACE("tp " + std::to_string(layout.tensor) + ", cp " + std::to_string(layout.context) +
                  (layout.ring ? ", ring" : ""));
@@ -310,6 +337,18 @@ TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
           << "rank " << rank;
     }
   }
+}
+
+TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
+  const std::vector<Layout> gathered{{.tensor = 1, .context = 2}, {.rows = true, .context = 2}};
+  const Model llama =
+      with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}, {"hidden", 64}, {"sequence", 64}});
+  expect_planned(llama, gathered);
+  expect_planned(llama, {{.tensor = 1, .context = 2, .ring = true},
+                         {.tensor = 1, .context = 4, .ring = true}});
+  const Model latent = divisible_latent({{"hidden", 64}, {"sequence", 64}});
+  expect_planned(latent, gathered);
+  expect_planned(latent, {{.tensor = 1}, {}, {.rows = true}});
 }
 
 /// A text of which the last step has less than its micro-batches.
