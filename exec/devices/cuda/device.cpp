@@ -46,10 +46,6 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.asynchronous) refuse("with the weight versions of an asynchronous schedule");
   if (program.sharding.divides_gradients())
     refuse("with gradients, or weights, that replicas divide (ZeRO 2 and 3)");
-  const StageDivision ranks = cpu::division_of(program, training.training);
-  if ((ranks.tensor > 1 || ranks.experts > 1) && training.training.mode != RunMode::Train)
-    throw InputError(
-        "a GPU does not evaluate and predict with layers that ranks divide yet; use --device cpu");
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);

@@ -193,9 +193,9 @@ void fill_rows(pipewright_cuda_kernels& k) {
         s, count(rows),
         CrossEntropyForward<T>{width, in<T>(logits), labels, out<T>(probabilities), facts});
   };
-  k.judge_rows = [](void* s, int rows, int width, const void* outputs, const std::int32_t* labels,
-                    float* facts) {
-    return Rows::run(s, count(rows), JudgeRow<T>{width, in<T>(outputs), labels, facts});
+  k.judge_rows = [](void* s, int rows, int width, int first, const void* outputs,
+                    const std::int32_t* labels, float* facts) {
+    return Rows::run(s, count(rows), JudgeRow<T>{width, first, in<T>(outputs), labels, facts});
   };
   k.mse_forward = [](void* s, int rows, int width, const void* y, const float* target,
                      float* row_sums) {

@@ -195,10 +195,11 @@ typedef struct pipewright_cuda_kernels {
    * logarithm is the host's to take. probabilities may be logits. */
   int (*cross_entropy_forward)(void* stream, int rows, int width, const void* logits,
                                const int32_t* labels, void* probabilities, float* row_facts);
-  /* facts[rows][3]: the largest number; 1 where the label's is the first that is as large, else 0,
-   * as where labels is NULL; 1 where all are finite, else 0. */
-  int (*judge_rows)(void* stream, int rows, int width, const void* outputs, const int32_t* labels,
-                    float* facts);
+  /* Of a row's outputs those of the columns from `first` on. facts[rows][3]: the largest number; 1
+   * where the label's is there and the first that is as large, else 0, as where labels is NULL; 1
+   * where all are finite, else 0. */
+  int (*judge_rows)(void* stream, int rows, int width, int first, const void* outputs,
+                    const int32_t* labels, float* facts);
   /* row_sums[rows] of (y - target)^2. */
   int (*mse_forward)(void* stream, int rows, int width, const void* y, const float* target,
                      float* row_sums);

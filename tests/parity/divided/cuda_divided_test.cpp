@@ -5,11 +5,9 @@
 
 #include <algorithm>
 
-#include "core/base/error.hpp"
 #include "planner/memory/memory.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/divided/cuda_divided.hpp"
-#include "tests/parity/forward_run.hpp"
 
 namespace pipewright::tests {
 namespace cuda_divided_test {
@@ -349,67 +347,6 @@ TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
   const Model latent = divisible_latent({{"hidden", 64}, {"sequence", 64}});
   expect_planned(latent, gathered);
   expect_planned(latent, {{.tensor = 1}, {}, {.rows = true}});
-}
-
-/// A text of which the last step has less than its micro-batches.
-std::string text_of(int samples, int sequence) {
-  std::string text(static_cast<std::size_t>(sequence) * static_cast<std::size_t>(samples) + 1, 'a');
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i * i % 23);
-  std::string file = testing::TempDir() + "cuda_divided_" + std::to_string(samples);
-  write_file(file, text);
-  return file;
-}
-
-TEST(CudaDivided, SequencesAreEvaluatedAndPredictedAsByTheSerialForward) {
-  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  const Model model = llama_of_eight();
-  for (const exec::RunMode mode : {exec::RunMode::Evaluate, exec::RunMode::Predict}) {
-    for (const Layout& layout :
-         {Layout{.tensor = 1, .context = 2}, Layout{.tensor = 1, .replicas = 2, .context = 2},
-          Layout{.tensor = 1, .context = 4, .ring = true}}) {
-      const Program program = divided(order, model, layout, "torch", Numerics::Exact, mode);
-      DividedSetting setting(program, model, Numerics::Exact, layout);
-      const int samples = kMicroBatchSize * (2 * setting.training.micro_batches - 1) - 2;
-      const exec::DataShape shape{.samples = kMicroBatchSize,
-                                  .micro_batches = setting.training.micro_batches,
-                                  .seed = 7,
-                                  .shuffled = false,
-                                  .with_answers = mode == exec::RunMode::Evaluate};
-      const exec::DataSet set =
-          exec::make_data_set(model, shape, {text_of(samples, model.sequence), "", ""}, 2);
-      setting.training.data = set.source.get();
-      setting.training.mode = mode;
-      const ForwardNumbers expected = serial_forwards(setting.training, 2);
-      ForwardNumbers found;
-      setting.training.outputs = into(found);
-      const CudaResult run =
-          exec::cuda::run_on_cuda(host_cuda(HostOrder::Shuffled), program, costs_of(program, 1000),
-                                  {setting.training, Precision::Exact, {}, {}}, {.steps = 2});
-      ASSERT_TRUE(run.finished());
-      found.report = run.evaluation.value();
-      expect_equal(found, expected);
-    }
-  }
-}
-
-TEST(CudaDivided, WhatNoGpuDividesIsRefusedByName) {
-  const Order order = planner::make_order("1f1b", {1, 2, 1, {}});
-  const auto refusal = [&](const Layout& layout) -> std::string {
-    constexpr auto kMode = exec::RunMode::Evaluate;
-    const Model model = gpt_of_eight();
-    const Program program = divided(order, model, layout, "torch", Numerics::Exact, kMode);
-    DividedSetting setting(program, model, Numerics::Exact, layout);
-    setting.training.mode = kMode;
-    try {
-      trained(Over::Copies, HostOrder::Eager, program, training_of(setting, Precision::Exact));
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  for (const Layout& layout : {Layout{}, Layout{.rows = true, .context = 2}})
-    EXPECT_NE(refusal(layout).find("does not evaluate and predict with layers that ranks divide"),
-              std::string::npos);
 }
 
 }  // namespace cuda_divided_test
