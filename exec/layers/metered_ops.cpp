@@ -162,6 +162,9 @@ void MeteredOps::attention_backward_input(const AttentionShape& shape, const flo
   count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
 }
 
+Buffer MeteredOps::take_of_latent_attention(const LatentShape& shape) {
+  return is_fused(shape) ? take_floats(shape.log_sums()) : take(shape.probabilities());
+}
 void MeteredOps::latent_attention_forward(const LatentShape& shape, const LatentInputs&, float*,
                                           float*) {
   const Buffer keys = take_keys(shape);
@@ -169,10 +172,11 @@ void MeteredOps::latent_attention_forward(const LatentShape& shape, const Latent
   count(2 * pairs_of(shape) + (1 + kSoftmaxForward) * scores);
 }
 void MeteredOps::latent_attention_backward_input(const LatentShape& shape, const LatentInputs&,
-                                                 const float*, const float*,
+                                                 const float*, const float*, const float*,
                                                  const LatentGradients&) {
-  const Buffer keys = take_keys(shape),
-               scratch = take_scores(shape.scratch(), shape.samples, shape.heads);
+  const Buffer keys = take_keys(shape);
+  const Buffer scratch =
+      is_fused(shape) ? take_keys(shape) : take_scores(shape.scratch(), shape.samples, shape.heads);
   count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
 }
 void MeteredOps::add_heads(int rows, int heads, int width, const float*, float*) {

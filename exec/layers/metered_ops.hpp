@@ -109,10 +109,11 @@ class MeteredOps final : public TensorOps,
   void global_average_pool_backward_input(const ChannelShape& shape, const float*, float*) override;
 
   LatentOps& latent() override { return *this; }
+  Buffer take_of_latent_attention(const LatentShape& shape) override;
   void latent_attention_forward(const LatentShape& shape, const LatentInputs&, float*,
                                 float*) override;
   void latent_attention_backward_input(const LatentShape& shape, const LatentInputs&, const float*,
-                                       const float*, const LatentGradients&) override;
+                                       const float*, const float*, const LatentGradients&) override;
   void add_heads(int rows, int heads, int width, const float*, float*) override;
 
   ContextOps& context() override { return *this; }
@@ -175,7 +176,10 @@ class MeteredOps final : public TensorOps,
   /// Numbers of 16 bits are a GPU's, and what it takes (exec/devices/cuda/fused_attention.hpp,
   /// exec/devices/cuda/ops/context_ops.cpp, exec/devices/cuda/ops/latent_ops.cpp).
   bool is_gpus() const { return element_ == sizeof(std::uint16_t); }
-  bool is_fused(const AttentionShape& shape) const { return is_gpus() && shape.is_fusable(); }
+  template <class Shape>
+  bool is_fused(const Shape& shape) const {
+    return is_gpus() && shape.is_fusable();
+  }
   /// Scratch memory for scores, of which a CPU takes those of a head, a GPU those of so many.
   Buffer take_scores(std::size_t of_head, int samples, int heads) {
     return take(of_head * (is_gpus() ? words(samples) * words(heads) : 1));

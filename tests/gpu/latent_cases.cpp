@@ -144,16 +144,16 @@ TEST_F(CudaLatent, AttentionOfWholeSequences) {
           s, {q.data(), kv.data(), turned.data()}, p.data(), dcontext.data(),
           {dq.data(), dkv.data(), drotary.data()}, scratch.data(), Numerics::Exact);
       const Buffer own_q = rank.up(q), own_kv = rank.up(kv), own_turned = rank.up(turned),
-                   own_dcontext = rank.up(dcontext), own_p = rank.nothing(p.size()),
+                   own_dcontext = rank.up(dcontext),
+                   own_kept = rank.ops().latent().take_of_latent_attention(s),
                    own_context = rank.nothing(words), own_dq = rank.nothing(of_queries),
                    own_dkv = rank.nothing(of_keys), own_drotary = rank.nothing(of_rotary);
       exec::LatentOps& on_gpu = rank.ops().latent();
       const exec::LatentInputs inputs{own_q.floats(), own_kv.floats(), own_turned.floats()};
-      on_gpu.latent_attention_forward(s, inputs, own_p.floats(), own_context.floats());
+      on_gpu.latent_attention_forward(s, inputs, own_kept.floats(), own_context.floats());
       on_gpu.latent_attention_backward_input(
-          s, inputs, own_p.floats(), own_dcontext.floats(),
+          s, inputs, own_kept.floats(), own_context.floats(), own_dcontext.floats(),
           {own_dq.floats(), own_dkv.floats(), own_drotary.floats()});
-      expect_alike(rank.down(own_p, p.size()), p, "F, probabilities");
       expect_alike(rank.down(own_context, words), context, "F, context");
       expect_alike(rank.down(own_dq, of_queries), dq, "I, queries");
       expect_alike(rank.down(own_dkv, of_keys), dkv, "I, keys and values");

@@ -65,9 +65,15 @@ typedef struct pipewright_cuda_gemm {
  * are float32. */
 enum { PIPEWRIGHT_CUDA_FP32 = 0, PIPEWRIGHT_CUDA_TF32 = 1, PIPEWRIGHT_CUDA_BF16 = 2 };
 
-/* Causal attention of all heads of all samples; each of key_heads serves heads / key_heads. */
+/* Numbers from row to row, and in a row from head to head. */
+typedef struct pipewright_cuda_heads {
+  int stride, step;
+} pipewright_cuda_heads;
+/* Causal attention of all heads of all samples; each of key_heads serves heads / key_heads. Queries
+ * and keys are head_width wide, values and contexts value_width. */
 typedef struct pipewright_cuda_attention {
-  int samples, sequence, heads, key_heads, head_width;
+  int samples, sequence, heads, key_heads, head_width, value_width;
+  pipewright_cuda_heads queries, keys, values;
 } pipewright_cuda_attention;
 
 /* The numbers of a matrix of so many columns that lie in rows from first_row on and in these ranges
@@ -409,11 +415,14 @@ typedef struct pipewright_cuda {
   void* (*attention)(void* stream, int sms, const pipewright_cuda_attention* shape);
   void (*release_attention)(void* attention);
   size_t (*attention_workspace)(void* attention);
-  /* Rows as exec/layers/ops.hpp has them. log_sums[samples][heads][sequence]: the logarithm of a
-   * row's sum of exponentials, which the gradient takes in the place of probabilities. */
-  int (*attend)(void* attention, const void* qkv, void* context, float* log_sums, void* workspace);
-  int (*attend_backward)(void* attention, const void* qkv, const void* context,
-                         const float* log_sums, const void* dcontext, void* dqkv, void* workspace);
+  /* context[rows][heads][value_width]; log_sums[samples][heads][sequence]: the logarithm of a row's
+   * sum of exponentials, which the gradient takes in the place of probabilities. Gradients lie as
+   * what they are of. */
+  int (*attend)(void* attention, const void* queries, const void* keys, const void* values,
+                void* context, float* log_sums, void* workspace);
+  int (*attend_backward)(void* attention, const void* queries, const void* keys, const void* values,
+                         const void* context, const float* log_sums, const void* dcontext,
+                         void* dqueries, void* dkeys, void* dvalues, void* workspace);
 
   /* --- Ranges of the calling thread for profilers (NVTX), in the domain "pipewright"; all NULL in
    * a module that was built without its header --- */

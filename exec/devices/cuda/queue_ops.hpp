@@ -99,10 +99,12 @@ class QueueOps final : public TensorOps, public LlamaOps, public ExpertOps, publ
   ContextOps& context() override { return context_; }
 
   LatentOps& latent() override { return *this; }
-  void latent_attention_forward(const LatentShape& shape, const LatentInputs& inputs,
-                                float* probabilities, float* context) override;
+  Buffer take_of_latent_attention(const LatentShape& shape) override;
+  void latent_attention_forward(const LatentShape& shape, const LatentInputs& inputs, float* kept,
+                                float* context) override;
   void latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
-                                       const float* probabilities, const float* dcontext,
+                                       const float* kept, const float* context,
+                                       const float* dcontext,
                                        const LatentGradients& gradients) override;
   void add_heads(int rows, int heads, int width, const float* by_head, float* y) override;
 

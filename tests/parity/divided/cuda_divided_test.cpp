@@ -283,6 +283,10 @@ TEST(CudaDivided, KeysGoRoundByNcclBesideTheComputation) {
   }
 }
 
+/// Widths of latent attention that keeps squares of scores in 16 bits, and that keeps none.
+Json in_no_packs() { return {{"key_value_rank", 16}, {"plain", 18}, {"rotary", 6}, {"value", 14}}; }
+Json in_packs() { return {{"key_value_rank", 16}, {"plain", 16}, {"rotary", 8}, {"value", 16}}; }
+
 void expect_near_in_sixteen_bits(const Model& model, const std::vector<Layout>& layouts) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
   for (const Layout& layout : layouts) {
@@ -304,8 +308,7 @@ TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
       {}, {.rows = true}, {.tensor = 1, .context = 2}, {.rows = true, .context = 2}};
   expect_near_in_sixteen_bits(llama_of_eight(), gathered);
   expect_near_in_sixteen_bits(llama_of_eight(), {{.tensor = 1, .context = 2, .ring = true}});
-  const Json widths = {{"key_value_rank", 16}, {"plain", 16}, {"rotary", 8}, {"value", 16}};
-  expect_near_in_sixteen_bits(latent_of_eight({{"latent_attention", widths}}), gathered);
+  expect_near_in_sixteen_bits(latent_of_eight({{"latent_attention", in_packs()}}), gathered);
 }
 
 /// Wide and long enough for activations to decide; in the numbers whose scratch memory is planned
@@ -344,9 +347,12 @@ TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
   expect_planned(llama, gathered);
   expect_planned(llama, {{.tensor = 1, .context = 2, .ring = true},
                          {.tensor = 1, .context = 4, .ring = true}});
-  const Model latent = divisible_latent({{"hidden", 64}, {"sequence", 64}});
-  expect_planned(latent, gathered);
-  expect_planned(latent, {{.tensor = 1}, {}, {.rows = true}});
+  for (const Json& widths : {in_packs(), in_no_packs()}) {
+    const Model latent =
+        divisible_latent({{"hidden", 64}, {"sequence", 64}, {"latent_attention", widths}});
+    expect_planned(latent, gathered);
+    expect_planned(latent, {{.tensor = 1}, {}, {.rows = true}});
+  }
 }
 
 }  // namespace cuda_divided_test

@@ -152,37 +152,63 @@ Buffer go_back_to_queries(const Queue& queue, TensorOps& ops, const LatentShape&
   return scratch;
 }
 
+/// The gradients of whole sequences' queries, of values, and of keys in the place of these.
+void go_back(const Queue& queue, TensorOps& ops, const LatentShape& s, const LatentInputs& in,
+             const Buffer& keys, const float* probabilities, const float* dcontext,
+             const LatentGradients& out) {
+  const LatentQueries all = all_queries(s);
+  const LatentHeads heads(s, all, ops);
+  const int t = s.sequence;
+  const Buffer scratch = go_back_to_queries(queue, ops, s, all, {keys.floats(), in.keys_values},
+                                            probabilities, dcontext, out.queries);
+  queue.multiply(heads.product(t, s.widths.value, t, 1.0F, transposed(heads.scores(probabilities)),
+                               heads.context(dcontext), 0.0F, heads.values(out.keys_values)));
+  queue.multiply(heads.product(t, s.widths.query(), t, 1.0F,
+                               transposed(heads.scratch(scratch.floats())),
+                               heads.queries(in.queries), 0.0F, heads.keys(keys.floats())));
+}
+
 }  // namespace
 
 // --- Whole sequences ---
 
-void QueueOps::latent_attention_forward(const LatentShape& s, const LatentInputs& in,
-                                        float* probabilities, float* context) {
-  const Buffer keys = joined_keys(queue_, *this, s, in);
-  attend(queue_, *this, s, all_queries(s), in.queries, {keys.floats(), in.keys_values},
-         probabilities, context);
+Buffer QueueOps::take_of_latent_attention(const LatentShape& s) {
+  return queue_.fused_attention(s) != nullptr ? take_floats(s.log_sums()) : take(s.probabilities());
 }
 
-/// The keys' gradients take their place.
-void QueueOps::latent_attention_backward_input(const LatentShape& s, const LatentInputs& in,
-                                               const float* probabilities, const float* dcontext,
-                                               const LatentGradients& out) {
-  const LatentQueries all = all_queries(s);
-  const LatentHeads heads(s, all, *this);
-  const int t = s.sequence, plain = s.widths.plain, rotary = s.widths.rotary;
+void QueueOps::latent_attention_forward(const LatentShape& s, const LatentInputs& in, float* kept,
+                                        float* context) {
   const Buffer keys = joined_keys(queue_, *this, s, in);
-  const Buffer scratch = go_back_to_queries(queue_, *this, s, all, {keys.floats(), in.keys_values},
-                                            probabilities, dcontext, out.queries);
-  queue_.multiply(heads.product(t, s.widths.value, t, 1.0F, transposed(heads.scores(probabilities)),
-                                heads.context(dcontext), 0.0F, heads.values(out.keys_values)));
-  queue_.multiply(heads.product(t, s.widths.query(), t, 1.0F,
-                                transposed(heads.scratch(scratch.floats())),
-                                heads.queries(in.queries), 0.0F, heads.keys(keys.floats())));
-  const int all_heads = s.rows() * s.heads;
-  copy_columns(all_heads, plain, keys.floats(), plain + rotary, out.keys_values,
-               plain + s.widths.value);
-  copy_columns(all_heads, rotary, at(keys.floats(), static_cast<std::size_t>(plain)),
-               plain + rotary, out.rotary_keys, rotary);
+  if (const auto* fused = queue_.fused_attention(s)) {
+    const auto plain = static_cast<std::size_t>(s.widths.plain);
+    return require(queue_.cuda(), queue_.cuda().attend(fused->attention, in.queries, keys.floats(),
+                                                       at(in.keys_values, plain), context, kept,
+                                                       fused->workspace));
+  }
+  attend(queue_, *this, s, all_queries(s), in.queries, {keys.floats(), in.keys_values}, kept,
+         context);
+}
+
+/// The keys' gradients take their place, but for cuDNN's, which may still read the keys.
+void QueueOps::latent_attention_backward_input(const LatentShape& s, const LatentInputs& in,
+                                               const float* kept, const float* context,
+                                               const float* dcontext, const LatentGradients& out) {
+  const auto plain = static_cast<std::size_t>(s.widths.plain);
+  Buffer keys = joined_keys(queue_, *this, s, in);
+  if (const auto* fused = queue_.fused_attention(s)) {
+    const Buffer dkeys = take(numbers(s.rows(), s.query_width()));
+    require(queue_.cuda(), queue_.cuda().attend_backward(
+                               fused->attention, in.queries, keys.floats(),
+                               at(in.keys_values, plain), context, kept, dcontext, out.queries,
+                               dkeys.floats(), at(out.keys_values, plain), fused->workspace));
+    keys = dkeys;
+  } else {
+    go_back(queue_, *this, s, in, keys, kept, dcontext, out);
+  }
+  const int all_heads = s.rows() * s.heads, query = s.widths.query(), rotary = s.widths.rotary;
+  copy_columns(all_heads, s.widths.plain, keys.floats(), query, out.keys_values,
+               s.widths.plain + s.widths.value);
+  copy_columns(all_heads, rotary, at(keys.floats(), plain), query, out.rotary_keys, rotary);
 }
 
 void QueueOps::add_heads(int rows, int heads, int width, const float* by_head, float* y) {
