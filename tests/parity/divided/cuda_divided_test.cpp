@@ -350,8 +350,7 @@ TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
   for (const Json& widths : {in_packs(), in_no_packs()}) {
     const Model latent =
         divisible_latent({{"hidden", 64}, {"sequence", 64}, {"latent_attention", widths}});
-    expect_planned(latent, gathered);
-    expect_planned(latent, {{.tensor = 1}, {}, {.rows = true}});
+    expect_planned(latent, {{.tensor = 1}, {.rows = true}, {.tensor = 1, .context = 2}});
   }
 }
 
