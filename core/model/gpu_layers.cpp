@@ -26,6 +26,7 @@ bool has_operators(const Layer& layer) {
     case LayerKind::Add:
     case LayerKind::Concat:
     case LayerKind::MixtureOfExperts:
+    case LayerKind::LatentAttention:
       return true;
     default:
       return false;

@@ -203,17 +203,17 @@ ContextLatentAttention::ContextLatentAttention(const LayerSite& site, const Late
 Task<Buffer> ContextLatentAttention::gather_keys(const Buffer& keys_values,
                                                  const Buffer& rotary_key) const {
   Buffer keys = ops_.take(shape_.of_all(shape_.keys_width()));
-  float* const own =
-      keys.floats() + static_cast<std::size_t>(group_.index()) * shape_.of_own(shape_.keys_width());
+  float* const own = ops_.at(
+      keys.floats(), static_cast<std::size_t>(group_.index()) * shape_.of_own(shape_.keys_width()));
   const std::size_t words = shape_.of_own(shape_.own.key_value_width());
   ops_.copy(words, keys_values.floats(), own);
-  ops_.copy(shape_.of_own(shape_.own.widths.rotary), rotary_key.floats(), own + words);
+  ops_.copy(shape_.of_own(shape_.own.widths.rotary), rotary_key.floats(), ops_.at(own, words));
   RowsOfMembers wanted{.what = name_,
                        .values = keys.floats(),
                        .rows = shape_.all_rows(),
                        .width = shape_.keys_width()};
   co_await group_.gathered(wanted);
-  co_return keys;
+  co_return ops_.context().in_order(shape_, std::move(keys));
 }
 
 void ContextLatentAttention::forward(const Buffer& queries, const Buffer& keys,
@@ -245,11 +245,12 @@ Task<void> ContextLatentAttention::backward_input(Arrays arrays) const {
                                 float* sums) { go_back(arrays, own.begin == 0 ? 0 : 1, sums); },
                    .scatters = true};
   co_await group_.together(sum);
-  const float* const own = dkeys.floats() + static_cast<std::size_t>(group_.index()) *
-                                                shape_.of_own(shape_.gradients_width());
+  const float* const own = ops_.at(dkeys.floats(), static_cast<std::size_t>(group_.index()) *
+                                                       shape_.of_own(shape_.gradients_width()));
   const std::size_t words = shape_.of_own(shape_.own.key_value_width());
   ops_.copy(words, own, arrays.dkeys_values.floats());
-  ops_.copy(shape_.of_own(shape_.own.rotary_width()), own + words, arrays.drotary_keys.floats());
+  ops_.copy(shape_.of_own(shape_.own.rotary_width()), ops_.at(own, words),
+            arrays.drotary_keys.floats());
 }
 
 }  // namespace pipewright::exec

@@ -81,7 +81,7 @@ class LatentAttentionLayer final : public TrainableLayer {
     Buffer y = ops_.take(extent_.words(width_));
     co_await output_.forward(shape_.rows(), saved.buffers[kContext].floats(), y.floats());
     if (recomputes_) {
-      saved.buffers[kProbabilities].reset();
+      saved.buffers[kKept].reset();
       saved.buffers[kContext].reset();
     }
     co_return y;
@@ -131,7 +131,8 @@ class LatentAttentionLayer final : public TrainableLayer {
   }
 
  private:
-  enum Slot { kQueries, kKeysValues, kRotaryKey, kProbabilities, kContext, kDy, kSlots };
+  // kKept: probabilities, or what the device keeps in their place.
+  enum Slot { kQueries, kKeysValues, kRotaryKey, kKept, kContext, kDy, kSlots };
   enum Inner { kQueriesLayer, kKeysValuesLayer, kRotaryKeyLayer };
 
   struct Gradients {
@@ -148,7 +149,8 @@ class LatentAttentionLayer final : public TrainableLayer {
                          .head_stride = shape_.widths.query(),
                          .neighbours = true,
                          .context = place_},
-                        back, queries.floats() + shape_.widths.plain);
+                        back,
+                        ops_.at(queries.floats(), static_cast<std::size_t>(shape_.widths.plain)));
   }
   void rotate_key(bool back, Buffer& key) {
     ops_.llama().rotate({.samples = shape_.samples,
@@ -175,15 +177,13 @@ class LatentAttentionLayer final : public TrainableLayer {
   }
 
   void attend(Saved& saved, const Buffer& keys) {
-    saved.buffers[kProbabilities] =
-        ops_.take(on_parts_ ? on_parts_->shape().probabilities() : shape_.probabilities());
+    saved.buffers[kKept] = on_parts_ ? ops_.take(on_parts_->shape().probabilities())
+                                     : ops_.latent().take_of_latent_attention(shape_);
     saved.buffers[kContext] = ops_.take(extent_.words(shape_.context_width()));
     if (on_parts_)
-      return on_parts_->forward(saved.buffers[kQueries], keys,
-                                saved.buffers[kProbabilities].floats(),
+      return on_parts_->forward(saved.buffers[kQueries], keys, saved.buffers[kKept].floats(),
                                 saved.buffers[kContext].floats());
-    ops_.latent().latent_attention_forward(shape_, inputs(saved),
-                                           saved.buffers[kProbabilities].floats(),
+    ops_.latent().latent_attention_forward(shape_, inputs(saved), saved.buffers[kKept].floats(),
                                            saved.buffers[kContext].floats());
   }
 
@@ -199,19 +199,19 @@ class LatentAttentionLayer final : public TrainableLayer {
     if (on_parts_) {
       co_await on_parts_->backward_input({.queries = saved.buffers[kQueries],
                                           .keys = keys,
-                                          .probabilities = saved.buffers[kProbabilities],
+                                          .probabilities = saved.buffers[kKept],
                                           .dcontext = dcontext,
                                           .dqueries = gradients.queries,
                                           .dkeys_values = gradients.keys_values,
                                           .drotary_keys = gradients.rotary_keys});
     } else {
       ops_.latent().latent_attention_backward_input(
-          shape_, inputs(saved), saved.buffers[kProbabilities].floats(), dcontext.floats(),
+          shape_, inputs(saved), saved.buffers[kKept].floats(), saved.buffers[kContext].floats(),
+          dcontext.floats(),
           {gradients.queries.floats(), gradients.keys_values.floats(),
            gradients.rotary_keys.floats()});
     }
-    for (const Slot read : {kQueries, kKeysValues, kRotaryKey, kProbabilities})
-      saved.buffers[read].reset();
+    for (const Slot read : {kQueries, kKeysValues, kRotaryKey, kKept}) saved.buffers[read].reset();
     co_return gradients;
   }
 

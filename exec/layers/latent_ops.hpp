@@ -26,6 +26,14 @@ struct LatentShape {
   std::size_t scratch() const {
     return static_cast<std::size_t>(sequence) * static_cast<std::size_t>(sequence);
   }
+  /// As those of AttentionShape (exec/layers/ops.hpp).
+  std::size_t log_sums() const {
+    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(heads);
+  }
+  bool is_fusable() const {
+    return widths.plain % 8 == 0 && widths.rotary % 8 == 0 && widths.value % 8 == 0 &&
+           widths.query() <= 192 && widths.value <= 128;
+  }
 };
 /// queries[rows][heads][plain + rotary], keys_values[rows][heads][plain + value] and
 /// rotary_key[rows][rotary]; probabilities[samples][heads][sequence][sequence] are kept for I.

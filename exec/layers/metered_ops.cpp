@@ -162,15 +162,21 @@ void MeteredOps::attention_backward_input(const AttentionShape& shape, const flo
   count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
 }
 
+Buffer MeteredOps::take_of_latent_attention(const LatentShape& shape) {
+  return is_fused(shape) ? take_floats(shape.log_sums()) : take(shape.probabilities());
+}
 void MeteredOps::latent_attention_forward(const LatentShape& shape, const LatentInputs&, float*,
                                           float*) {
+  const Buffer keys = take_keys(shape);
   const auto scores = static_cast<double>(shape.probabilities());
   count(2 * pairs_of(shape) + (1 + kSoftmaxForward) * scores);
 }
 void MeteredOps::latent_attention_backward_input(const LatentShape& shape, const LatentInputs&,
-                                                 const float*, const float*,
+                                                 const float*, const float*, const float*,
                                                  const LatentGradients&) {
-  const Buffer scratch = take(shape.scratch());
+  const Buffer keys = take_keys(shape);
+  const Buffer scratch =
+      is_fused(shape) ? take_keys(shape) : take_scores(shape.scratch(), shape.samples, shape.heads);
   count(4 * pairs_of(shape) + kSoftmaxBackward * static_cast<double>(shape.probabilities()));
 }
 void MeteredOps::add_heads(int rows, int heads, int width, const float*, float*) {
@@ -186,13 +192,19 @@ void MeteredOps::context_attention_forward(const ContextShape& shape, const floa
 Buffer MeteredOps::in_order(const ContextShape& shape, Buffer keys) {
   return is_gpus() ? take(shape.all_keys()) : keys;
 }
+Buffer MeteredOps::in_order(const ContextLatentShape& shape, Buffer keys) {
+  if (!is_gpus()) return keys;
+  Buffer ordered = take(shape.of_all(shape.own.key_value_width() + shape.own.query_width()));
+  const Buffer rotary = take(shape.of_all(shape.own.widths.rotary));
+  return ordered;
+}
 /// Of a chunk's scores, and of one of those heads that share keys.
 void MeteredOps::context_attention_backward(const ContextShape& shape,
                                             const ContextQueries& queries, const float*,
                                             const float*, const float*, const float*, float*,
                                             float*) {
   const std::size_t of_head = is_gpus() ? shape.chunks().scores(queries.which) : shape.scratch();
-  const Buffer scratch = take_scores(of_head, shape.own, shape.own.key_heads());
+  const Buffer scratch = take_scores(of_head, shape.own.samples, shape.own.key_heads());
   const double scores = product(shape.chunk(), shape.visible(queries.which));
   count(4 * pairs_of(shape, scores) / shape.own.queries_a_key() +
         kSoftmaxBackward * product(shape.own.samples, shape.own.key_heads(), scores));
@@ -208,8 +220,10 @@ void MeteredOps::context_latent_forward(const ContextLatentShape& shape, const f
 }
 void MeteredOps::context_latent_backward(const ContextLatentShape& shape, int which, const float*,
                                          const float*, const float*, const float*, float*, float*) {
-  const Buffer scratch = take(shape.chunks().scratch());
-  const auto scores = static_cast<double>(shape.chunks().scores(which));
+  const ContextChunks chunks = shape.chunks();
+  const Buffer scratch = take_scores(is_gpus() ? chunks.scores(which) : chunks.scratch(),
+                                     shape.own.samples, shape.own.heads);
+  const auto scores = static_cast<double>(chunks.scores(which));
   count(4 * pairs_of(shape, scores) +
         kSoftmaxBackward * product(shape.own.samples, shape.own.heads, scores));
 }
@@ -217,7 +231,7 @@ void MeteredOps::context_latent_backward(const ContextLatentShape& shape, int wh
 void MeteredOps::ring_attention_forward(const RingShape& shape, const float*, const float*,
                                         const RingSums&) {
   const AttentionShape& own = shape.queries.own;
-  const Buffer scratch = take_scores(shape.scores(), own, own.heads);
+  const Buffer scratch = take_scores(shape.scores(), own.samples, own.heads);
   const double scores = product(shape.pairs(), shape.chunk(), shape.chunk());
   count(2 * pairs_of(shape.queries, scores) +
         kSoftmaxForward * product(own.samples, own.heads, scores));
@@ -232,7 +246,7 @@ void MeteredOps::context_products(const ContextShape& shape, const float*, const
 void MeteredOps::ring_attention_backward(const RingShape& shape, const float*, const float*,
                                          const RingRows&, float*, float*) {
   const AttentionShape& own = shape.queries.own;
-  const Buffer scratch = take_scores(shape.scratch(), own, own.heads);
+  const Buffer scratch = take_scores(shape.scratch(), own.samples, own.heads);
   const double scores = product(shape.pairs(), shape.chunk(), shape.chunk());
   count(5 * pairs_of(shape.queries, scores) +
         (kSoftmaxForward + kSoftmaxBackward) * product(own.samples, own.heads, scores));

@@ -109,15 +109,17 @@ class MeteredOps final : public TensorOps,
   void global_average_pool_backward_input(const ChannelShape& shape, const float*, float*) override;
 
   LatentOps& latent() override { return *this; }
+  Buffer take_of_latent_attention(const LatentShape& shape) override;
   void latent_attention_forward(const LatentShape& shape, const LatentInputs&, float*,
                                 float*) override;
   void latent_attention_backward_input(const LatentShape& shape, const LatentInputs&, const float*,
-                                       const float*, const LatentGradients&) override;
+                                       const float*, const float*, const LatentGradients&) override;
   void add_heads(int rows, int heads, int width, const float*, float*) override;
 
   ContextOps& context() override { return *this; }
   void copy_keys(const ContextShape&, const float*, float*) override {}
   Buffer in_order(const ContextShape& shape, Buffer keys) override;
+  Buffer in_order(const ContextLatentShape& shape, Buffer keys) override;
   void context_attention_forward(const ContextShape& shape, const float*, const float*, float*,
                                  float*) override;
   void context_attention_backward(const ContextShape& shape, const ContextQueries& queries,
@@ -172,12 +174,19 @@ class MeteredOps final : public TensorOps,
   struct Held;
 
   /// Numbers of 16 bits are a GPU's, and what it takes (exec/devices/cuda/fused_attention.hpp,
-  /// exec/devices/cuda/ops/context_ops.cpp).
+  /// exec/devices/cuda/ops/context_ops.cpp, exec/devices/cuda/ops/latent_ops.cpp).
   bool is_gpus() const { return element_ == sizeof(std::uint16_t); }
-  bool is_fused(const AttentionShape& shape) const { return is_gpus() && shape.is_fusable(); }
+  template <class Shape>
+  bool is_fused(const Shape& shape) const {
+    return is_gpus() && shape.is_fusable();
+  }
   /// Scratch memory for scores, of which a CPU takes those of a head, a GPU those of so many.
-  Buffer take_scores(std::size_t of_head, const AttentionShape& own, int heads) {
-    return take(of_head * (is_gpus() ? words(own.samples) * words(heads) : 1));
+  Buffer take_scores(std::size_t of_head, int samples, int heads) {
+    return take(of_head * (is_gpus() ? words(samples) * words(heads) : 1));
+  }
+  /// A GPU puts each head's keys together.
+  Buffer take_keys(const LatentShape& shape) {
+    return is_gpus() ? take(words(shape.rows()) * words(shape.query_width())) : Buffer();
   }
   static std::size_t words(int count) { return static_cast<std::size_t>(count); }
   Buffer hold(std::size_t bytes);

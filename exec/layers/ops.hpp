@@ -129,7 +129,6 @@ struct AttentionShape {
   }
   /// Whether a device with numbers of 16 bits needs no squares for it (docs/gpu.md).
   bool is_fusable() const { return head_width() % 8 == 0 && head_width() <= 128; }
-  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 /// qkv[rows][qkv_width] holds queries, keys and values side by side, each head by head.
 /// probabilities[samples][heads][sequence][sequence] is kept for I; context[rows][width].

@@ -140,10 +140,13 @@ class LatentOps {
  public:
   virtual ~LatentOps() = default;
 
+  /// As TensorOps::take_of_attention().
+  virtual Buffer take_of_latent_attention(const LatentShape& shape) = 0;
   virtual void latent_attention_forward(const LatentShape& shape, const LatentInputs& inputs,
-                                        float* probabilities, float* context) = 0;
+                                        float* kept, float* context) = 0;
   virtual void latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
-                                               const float* probabilities, const float* dcontext,
+                                               const float* kept, const float* context,
+                                               const float* dcontext,
                                                const LatentGradients& gradients) = 0;
   virtual void add_heads(int rows, int heads, int width, const float* by_head, float* y) = 0;
 };
@@ -157,6 +160,8 @@ class ContextOps {
   /// Those of all ranks, [parts][own rows][keys_width], as this device's attention takes them: so,
   /// or in whatever order it likes better.
   virtual Buffer in_order(const ContextShape&, Buffer keys) { return keys; }
+  /// The same of latent attention's.
+  virtual Buffer in_order(const ContextLatentShape&, Buffer keys) { return keys; }
   virtual void context_attention_forward(const ContextShape& shape, const float* qkv,
                                          const float* keys, float* probabilities,
                                          float* context) = 0;

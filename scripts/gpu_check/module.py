@@ -11,7 +11,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # Arrays that kernels read, and write, in packs: of elements (exec/devices/cuda/elements.hpp, llama_elements.hpp,
-# expert_elements.hpp), and of long rows (rows.hpp, channel_elements.hpp).
+# expert_elements.hpp, latent_elements.hpp), and of long rows (rows.hpp, channel_elements.hpp).
 ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBackwardInput': (1, 1),
           'ScaleBy': (1, 1), 'SgdUpdate': (2, 1), 'AdamwUpdate': (4, 3),
           'LayerNormForward': (3, 1), 'LayerNormBackwardInput': (3, 1), 'CausalSoftmaxForward': (1, 1),
@@ -21,7 +21,8 @@ ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBac
           'FinishCrossEntropy': (1, 1), 'CopyColumns': (1, 1), 'RingRowsForward': (2, 2), 'FinishRing': (1, 1),
           'ProductsOfRows': (2, 0), 'RingRowsBackward': (2, 2), 'GatherRows': (1, 1), 'WeighRows': (1, 1),
           'WeighRowsBackward': (2, 1), 'PlaneSums': (1, 0), 'PlaneSquares': (1, 0), 'PlaneGradients': (2, 0),
-          'GlobalAverageForward': (1, 0)}
+          'GlobalAverageForward': (1, 0), 'RotateNeighbours': (1, 1), 'JoinKeys': (1, 1),
+          'AddHeads': (2, 1)}
 
 
 def check(holds, what):

@@ -21,6 +21,10 @@ Narrow random_numbers(std::size_t n, std::uint64_t key) {
 double norm_apart(const Narrow& found, const Narrow& expected) {
   double apart = 0, whole = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(static_cast<float>(expected[i]))) {
+      EXPECT_TRUE(std::isnan(static_cast<float>(found[i]))) << i;
+      continue;
+    }
     const double e = static_cast<double>(expected[i]), d = static_cast<double>(found[i]) - e;
     apart += d * d;
     whole += e * e;
@@ -38,30 +42,65 @@ class CudaAttention : public CudaKernels {
   }
 
   struct Results {
-    Narrow context, gradients;
+    Narrow context, dqueries, dkeys, dvalues;
     Floats log_sums;
   };
-  Results on_gpu(const AttentionShape& s, const Narrow& qkv, const Narrow& dcontext) {
-    exec::cuda::FusedAttention attention(*cuda_, stream(), 0);
-    const auto* made = attention.of(s);
-    EXPECT_NE(made, nullptr) << cuda_->why();
-    if (made == nullptr) return {};
-    const std::size_t words = dcontext.size();
-    Bfloat16 *const rows = up(qkv), *const context = up(Narrow(words, Bfloat16(NAN))),
-                    *const gradients = up(Narrow(qkv.size(), Bfloat16(NAN)));
-    float* const log_sums = up(Floats(s.log_sums(), NAN));
-    done(cuda_->attend(made->attention, rows, context, log_sums, made->workspace));
-    done(cuda_->attend_backward(made->attention, rows, context, log_sums, up(dcontext), gradients,
-                                made->workspace));
-    return {down(context, words), down(gradients, qkv.size()), down(log_sums, s.log_sums())};
+  struct Arrays {
+    Narrow queries, keys, values, dcontext;
+  };
+  static Results empty(const pipewright_cuda_attention& s, const Arrays& of) {
+    const auto nothing = [](const Narrow& like) { return Narrow(like.size(), Bfloat16(NAN)); };
+    return {nothing(of.dcontext), nothing(of.queries), nothing(of.keys), nothing(of.values),
+            Floats(product(s.samples * s.heads, s.sequence), NAN)};
   }
-  static Results by_definition(const AttentionShape& s, const Narrow& qkv, const Narrow& dcontext) {
-    const HostAttention attention({s.samples, s.sequence, s.heads, s.key_heads(), s.head_width()});
-    Results all{Narrow(dcontext.size()), Narrow(qkv.size()), Floats(s.log_sums())};
-    attention.forward(qkv.data(), all.context.data(), all.log_sums.data());
-    attention.backward(qkv.data(), all.context.data(), all.log_sums.data(), dcontext.data(),
-                       all.gradients.data());
+  Results on_gpu(const exec::cuda::FusedAttention::Made& made, const Arrays& of) {
+    const Results start = empty(made.shape, of);
+    Bfloat16 *const q = up(of.queries), *const k = up(of.keys), *const v = up(of.values),
+                    *const context = up(start.context), *const dq = up(start.dqueries),
+                    *const dk = up(start.dkeys), *const dv = up(start.dvalues);
+    float* const log_sums = up(start.log_sums);
+    done(cuda_->attend(made.attention, q, k, v, context, log_sums, made.workspace));
+    done(cuda_->attend_backward(made.attention, q, k, v, context, log_sums, up(of.dcontext), dq, dk,
+                                dv, made.workspace));
+    return {down(context, start.context.size()), down(dq, start.dqueries.size()),
+            down(dk, start.dkeys.size()), down(dv, start.dvalues.size()),
+            down(log_sums, start.log_sums.size())};
+  }
+  static Results by_definition(const pipewright_cuda_attention& s, const Arrays& of) {
+    const HostAttention attention(s);
+    Results all = empty(s, of);
+    const HostAttention::Arrays arrays{of.queries.data(), of.keys.data(), of.values.data()};
+    attention.forward(arrays, all.context.data(), all.log_sums.data());
+    attention.backward(arrays, all.context.data(), all.log_sums.data(), of.dcontext.data(),
+                       {all.dqueries.data(), all.dkeys.data(), all.dvalues.data()});
     return all;
+  }
+
+  /// Each of the arrays by itself; what is between heads stays as it was.
+  template <class Shape>
+  void expect_defined(const Shape& shape) {
+    exec::cuda::FusedAttention attention(*cuda_, stream(), 0);
+    const auto* made = attention.of(shape);
+    ASSERT_NE(made, nullptr) << cuda_->why();
+    const pipewright_cuda_attention& s = made->shape;
+    const int rows = s.samples * s.sequence;
+    const Arrays of{random_numbers(product(rows, s.queries.stride), 50),
+                    random_numbers(product(rows, s.keys.stride), 51),
+                    random_numbers(product(rows, s.values.stride), 52),
+                    random_numbers(product(rows, s.heads * s.value_width), 53)};
+    const Results expected = by_definition(s, of), found = on_gpu(*made, of);
+    EXPECT_LE(norm_apart(found.context, expected.context), 1e-2);
+    EXPECT_LE(norm_apart(found.dqueries, expected.dqueries), 1e-2);
+    EXPECT_LE(norm_apart(found.dkeys, expected.dkeys), 1e-2);
+    EXPECT_LE(norm_apart(found.dvalues, expected.dvalues), 1e-2);
+    for (std::size_t i = 0; i < found.log_sums.size(); ++i)
+      ASSERT_NEAR(found.log_sums[i], expected.log_sums[i], 1e-3F) << i;
+    const Results again = on_gpu(*made, of);
+    for (const auto& [one, other] : {std::pair{&found.dqueries, &again.dqueries},
+                                     {&found.dkeys, &again.dkeys},
+                                     {&found.dvalues, &again.dvalues}})
+      EXPECT_TRUE(std::equal(one->begin(), one->end(), other->begin(),
+                             [](Bfloat16 a, Bfloat16 b) { return a.bits == b.bits; }));
   }
 };
 
@@ -72,25 +111,33 @@ TEST_F(CudaAttention, AgreesWithItsDefinitionAndRepeatsItsBits) {
   for (const AttentionShape& s : shapes) {
     SCOPED_TRACE(std::to_string(s.samples) + " x " + std::to_string(s.sequence) + ", " +
                  std::to_string(s.heads) + " heads of " + std::to_string(s.head_width()));
-    const Narrow qkv = random_numbers(product(s.rows(), s.qkv_width()), 50),
-                 dcontext = random_numbers(product(s.rows(), s.width), 51);
-    const Results expected = by_definition(s, qkv, dcontext), found = on_gpu(s, qkv, dcontext);
-    if (found.context.empty()) return;
-    EXPECT_LE(norm_apart(found.context, expected.context), 1e-2);
-    EXPECT_LE(norm_apart(found.gradients, expected.gradients), 1e-2);
-    for (std::size_t i = 0; i < found.log_sums.size(); ++i)
-      ASSERT_NEAR(found.log_sums[i], expected.log_sums[i], 1e-3F) << i;
-    const Results again = on_gpu(s, qkv, dcontext);
-    EXPECT_TRUE(std::equal(found.gradients.begin(), found.gradients.end(), again.gradients.begin(),
-                           [](Bfloat16 a, Bfloat16 b) { return a.bits == b.bits; }));
+    expect_defined(s);
+  }
+}
+
+LatentWidths widths(int plain, int rotary, int value) {
+  LatentWidths all;
+  all.plain = plain;
+  all.rotary = rotary;
+  all.value = value;
+  return all;
+}
+
+/// Values beside keys, and of another width; those of DeepSeek-V3.
+TEST_F(CudaAttention, TakesKeysAndValuesOfDifferentWidths) {
+  for (const LatentWidths& of : {widths(16, 8, 24), widths(128, 64, 128)}) {
+    SCOPED_TRACE(of.plain);
+    expect_defined(exec::LatentShape{2, 70, 3, of});
   }
 }
 
 /// What FusedAttention does not ask for: heads that are too wide, or of no whole packs.
 TEST_F(CudaAttention, IsNotMadeForOtherHeads) {
   exec::cuda::FusedAttention attention(*cuda_, stream(), 0);
-  EXPECT_EQ(attention.of({1, 16, 12, 3}), nullptr);
-  EXPECT_EQ(attention.of({1, 16, 272, 2}), nullptr);
+  EXPECT_EQ(attention.of(AttentionShape{1, 16, 12, 3}), nullptr);
+  EXPECT_EQ(attention.of(AttentionShape{1, 16, 272, 2}), nullptr);
+  EXPECT_EQ(attention.of(exec::LatentShape{1, 16, 2, widths(128, 72, 128)}), nullptr);
+  EXPECT_EQ(attention.of(exec::LatentShape{1, 16, 2, widths(16, 8, 20)}), nullptr);
   EXPECT_EQ(attention.workspace_bytes(), 0);
 }
 

@@ -74,6 +74,11 @@ class GpuCommands : public OnStandIn {
                                     saved + " --verify")),
                 rest);
     }
+    const std::string evaluate =
+        exact + "--mode evaluate --load-checkpoint " + name + "-by-cuda --device ";
+    const json evaluation = result_of(evaluate + "cuda").at("evaluation");
+    EXPECT_GT(evaluation.at("samples"), 0);
+    EXPECT_EQ(evaluation, result_of(evaluate + "cpu").at("evaluation"));
   }
 };
 
@@ -156,15 +161,19 @@ TEST_F(GpuCommands, AnImageModelTrainsGoesOnAndIsEvaluatedAsOnCpus) {
 }
 
 /// Ranks of two stages, two of each, which divide layers or sequences; what one device has saved
-/// the other goes on with, also whole.
+/// the other goes on with, also whole. Evaluations have the CPU's numbers.
 TEST_F(GpuCommands, DividedLayersTrainAndGoOnOnTheOtherDevice) {
   for (const bool divides_rows : {false, true})
     expect_to_go_on(divides_rows ? "rows" : "layers", {{"layers", 4}},
                     {{"mp_degree", 2}, {"use_sequence_parallel", divides_rows}});
-  const CommandResult evaluated =
-      run("rows.plan --device cuda --mode evaluate --load-checkpoint rows-by-cuda");
-  EXPECT_EQ(evaluated.status, 2) << evaluated.err;
-  EXPECT_NE(evaluated.err.find("layers that ranks divide"), std::string::npos) << evaluated.err;
+}
+
+TEST_F(GpuCommands, LatentAttentionTrainsAndGoesOnOnTheOtherDevice) {
+  const json widths = {
+      {"query_rank", 12}, {"key_value_rank", 8}, {"plain", 8}, {"rotary", 4}, {"value", 8}};
+  const json latent = {{"style", "llama"}, {"layers", 4}, {"latent_attention", widths}};
+  expect_to_go_on("latent", latent, {{"mp_degree", 2}});
+  expect_to_go_on("latent-context", latent, {{"cp_degree", 2}, {"cp_comm_type", "all_gather"}});
 }
 
 /// They are no actions of their own when the trace is analysed, and a graph has them too.
@@ -242,15 +251,11 @@ TEST_F(GpuCommands, DoctorSaysThatKernelsCanBeRecorded) {
   EXPECT_NE(doctor.out.find("--trace-kernels"), std::string::npos) << doctor.out;
 }
 
-/// Keys gathered, and round the ring. Evaluations have the CPU's numbers.
+/// Keys gathered, and round the ring.
 TEST_F(GpuCommands, DividedSequencesTrainAndGoOnOnTheOtherDevice) {
   for (const char* type : {"all_gather", "p2p"}) {
-    const std::string name = std::string("sequences-") + type;
-    expect_to_go_on(name, {{"layers", 4}}, {{"cp_degree", 2}, {"cp_comm_type", type}});
-    const std::string forward = name + ".plan -q" + std::string(kNumerics) +
-                                "--mode evaluate --load-checkpoint " + name + "-by-cuda --device ";
-    EXPECT_EQ(result_of(forward + "cuda").at("evaluation"),
-              result_of(forward + "cpu").at("evaluation"));
+    expect_to_go_on(std::string("sequences-") + type, {{"layers", 4}},
+                    {{"cp_degree", 2}, {"cp_comm_type", type}});
   }
 }
 

@@ -49,6 +49,14 @@ TEST_F(CudaDividedRuns, HaveTheSerialRunsBits) {
   }
 }
 
+TEST_F(CudaDividedRuns, LatentAttentionHasTheSerialRunsBits) {
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  const Model model = divisible_latent({{"sequence", 8}});
+  for (const Layout& layout :
+       {Layout{.tensor = 1}, Layout{}, Layout{.rows = true}, Layout{.tensor = 1, .context = 2}})
+    expect_serial_bits(order, model, layout);
+}
+
 /// As --verify allows it; keys and values by way of the hosts, gathered or round the ring.
 TEST_F(CudaDividedRuns, SequencesStayWithinRoundingOutsideOfExactNumerics) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});

@@ -203,7 +203,8 @@ TEST_F(CudaLlama, Bfloat16IsTheFastTableRoundedOnce) {
   }
 }
 
-/// Rows with equal largest numbers, and with what is no finite number; labels at both ends.
+/// Rows with equal largest numbers, and with what is no finite number; labels at both ends, and of
+/// columns that another rank has.
 TEST_F(CudaLlama, RowsAreJudgedAsTheCpuJudgesThem) {
   for (const auto& [rows, width] : kShapes) {
     Floats x = rounded(random_floats(product(rows, width), 11));
@@ -216,15 +217,17 @@ TEST_F(CudaLlama, RowsAreJudgedAsTheCpuJudgesThem) {
                            ? width - 1
                            : static_cast<std::int32_t>(std::max_element(row, row + width) - row));
     }
-    for (const bool has_labels : {true, false}) {
-      const auto expected = exec::outcomes_of_rows(
-          rows, width, x.data(), has_labels ? labels : std::vector<std::int32_t>());
+    for (const auto& [has_labels, first] :
+         {std::pair{true, 0}, {true, 1}, {true, -3}, {false, 0}}) {
+      std::vector<std::int32_t> own = has_labels ? labels : std::vector<std::int32_t>();
+      for (std::int32_t& label : own) label -= first;
+      const auto expected = exec::outcomes_of_rows(rows, width, x.data(), own);
       const std::int32_t* const at = has_labels ? up(labels) : nullptr;
       for (const auto* table : {&kernels(), &fast(), &bf16()}) {
         float* const facts = up(Floats(3 * product(rows, 1), NAN));
         const void* const outputs =
             table == &bf16() ? static_cast<const void*>(up(Narrow(x.begin(), x.end()))) : up(x);
-        done(table->judge_rows(stream(), rows, width, outputs, at, facts));
+        done(table->judge_rows(stream(), rows, width, first, outputs, at, facts));
         const Floats found = down(facts, 3 * product(rows, 1));
         for (std::size_t r = 0; r < expected.size(); ++r) {
           EXPECT_EQ(found[3 * r + 2] != 0.0F, expected[r].is_finite) << r;

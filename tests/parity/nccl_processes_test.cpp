@@ -12,7 +12,7 @@
 #include "exec/transports/process/link.hpp"
 #include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
-#include "tests/parity/divided/divided_program.hpp"
+#include "tests/parity/divided/divided_forwards.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/host_cuda.hpp"
 #include "tests/support/host_nccl.hpp"
@@ -218,9 +218,32 @@ TEST(NcclProcesses, DivideSequencesWithTheSerialRunsBits) {
     expect_divided(model, {.tensor = 1, .context = 2, .ring = ring});
 }
 
+TEST(NcclProcesses, DivideLatentAttentionWithTheSerialRunsBits) {
+  expect_divided(divisible_latent(), {.tensor = 2});
+  expect_divided(divisible_latent({{"sequence", 8}}), {.tensor = 1, .context = 2});
+}
+
 /// Rows go the same ways, counts ahead of them.
 TEST(NcclProcesses, DivideExpertsWithTheSerialRunsBits) {
   expect_divided(divisible_mixtral({{"ffn", 12}}), {.tensor = 1, .experts = 2});
+}
+
+/// Each of them learns all.
+TEST(NcclProcesses, EvaluateDividedLayersAsTheSerialForward) {
+  constexpr auto kMode = exec::RunMode::Evaluate;
+  const Model model = divisible_llama();
+  const Layout layout{.tensor = 2};
+  const Program program = divided(planner::make_order("gpipe", {1, 2, 1, {}}), model, layout,
+                                  "megatron-batched", exec::Numerics::Exact, kMode);
+  const ForwardSetting setting(program, model, exec::Numerics::Exact, layout, kMode);
+  const ForwardNumbers expected = serial_forwards(setting.training, kSteps);
+  const auto results =
+      run_everywhere(program, {setting.training, Precision::Exact, {}, {}},
+                     {static_cast<std::size_t>(program.ranks()), &host_cuda(HostOrder::Shuffled)});
+  for (const CudaResult& result : results) {
+    ASSERT_TRUE(result.finished());
+    expect_equal({result.evaluation.value(), {}}, expected);
+  }
 }
 
 TEST(NcclProcesses, OneThatHasNoGpuSaysSo) {

@@ -107,10 +107,11 @@ pipewright_cuda table() {
   t.attention = [](void*, int, const pipewright_cuda_attention*) -> void* { return &something; };
   t.release_attention = [](void*) {};
   t.attention_workspace = [](void*) { return std::size_t{0}; };
-  t.attend = [](void*, const void*, void*, float*, void*) {
+  t.attend = [](void*, const void*, const void*, const void*, void*, float*, void*) {
     return note({Launch::Kind::Product, "", 0, 0});
   };
-  t.attend_backward = [](void*, const void*, const void*, const float*, const void*, void*, void*) {
+  t.attend_backward = [](void*, const void*, const void*, const void*, const void*, const float*,
+                         const void*, void*, void*, void*, void*) {
     return note({Launch::Kind::Product, "", 0, 0});
   };
   t.kernels = exec::cuda::kernel_table<Launcher>();

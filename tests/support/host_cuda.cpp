@@ -352,27 +352,32 @@ constexpr std::size_t kAttentionWorkspace = 64;
 void* attention(void* stream, int, const pipewright_cuda_attention* shape) {
   return new QueuedAttention{stream, HostAttention(*shape)};
 }
-int attend(void* which, const void* qkv, void* context, float* log_sums, void* workspace) {
-  const auto* queued = static_cast<const QueuedAttention*>(which);
-  return host::put(queued->stream,
-                   [=, of = queued->of] {
-                     std::memset(workspace, 0xFF, kAttentionWorkspace);
-                     of.forward(static_cast<const Bfloat16*>(qkv), static_cast<Bfloat16*>(context),
-                                log_sums);
-                   },
-                   {.name = "attention"});
-}
-int attend_backward(void* which, const void* qkv, const void* context, const float* log_sums,
-                    const void* dcontext, void* dqkv, void* workspace) {
+const Bfloat16* narrow(const void* numbers) { return static_cast<const Bfloat16*>(numbers); }
+Bfloat16* narrow(void* numbers) { return static_cast<Bfloat16*>(numbers); }
+
+int attend(void* which, const void* queries, const void* keys, const void* values, void* context,
+           float* log_sums, void* workspace) {
   const auto* queued = static_cast<const QueuedAttention*>(which);
   return host::put(
       queued->stream,
       [=, of = queued->of] {
         std::memset(workspace, 0xFF, kAttentionWorkspace);
-        of.backward(static_cast<const Bfloat16*>(qkv), static_cast<const Bfloat16*>(context),
-                    log_sums, static_cast<const Bfloat16*>(dcontext), static_cast<Bfloat16*>(dqkv));
+        of.forward({narrow(queries), narrow(keys), narrow(values)}, narrow(context), log_sums);
       },
-      {.name = "attention_backward"});
+      {.name = "attention"});
+}
+int attend_backward(void* which, const void* queries, const void* keys, const void* values,
+                    const void* context, const float* log_sums, const void* dcontext,
+                    void* dqueries, void* dkeys, void* dvalues, void* workspace) {
+  const auto* queued = static_cast<const QueuedAttention*>(which);
+  return host::put(queued->stream,
+                   [=, of = queued->of] {
+                     std::memset(workspace, 0xFF, kAttentionWorkspace);
+                     of.backward({narrow(queries), narrow(keys), narrow(values)}, narrow(context),
+                                 log_sums, narrow(dcontext),
+                                 {narrow(dqueries), narrow(dkeys), narrow(dvalues)});
+                   },
+                   {.name = "attention_backward"});
 }
 
 template <HostOrder order>

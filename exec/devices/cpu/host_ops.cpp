@@ -111,7 +111,8 @@ void HostOps::latent_attention_forward(const LatentShape& shape, const LatentInp
   exec::latent_attention_forward(shape, inputs, probabilities, context, numerics_);
 }
 void HostOps::latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
-                                              const float* probabilities, const float* dcontext,
+                                              const float* probabilities, const float*,
+                                              const float* dcontext,
                                               const LatentGradients& gradients) {
   const Buffer scratch = pool_.take(shape.scratch());
   exec::latent_attention_backward_input(shape, inputs, probabilities, dcontext, gradients,

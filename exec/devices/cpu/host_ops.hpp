@@ -103,10 +103,14 @@ class HostOps final : public TensorOps,
                                           float* dx) override;
 
   LatentOps& latent() override { return *this; }
+  Buffer take_of_latent_attention(const LatentShape& shape) override {
+    return take(shape.probabilities());
+  }
   void latent_attention_forward(const LatentShape& shape, const LatentInputs& inputs,
                                 float* probabilities, float* context) override;
   void latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
-                                       const float* probabilities, const float* dcontext,
+                                       const float* probabilities, const float* context,
+                                       const float* dcontext,
                                        const LatentGradients& gradients) override;
   void add_heads(int rows, int heads, int width, const float* by_head, float* y) override;
 

@@ -30,7 +30,9 @@ class QueueContextOps final : public ContextOps {
                         float* products) override;
   void ring_attention_backward(const RingShape& shape, const float* qkv, const float* keys,
                                const RingRows& rows, float* dqkv, float* dkeys) override;
-  /// No GPU has latent attention yet: each is a Bug.
+  /// Two arrays in the order of the sequences, one after the other: [samples][tokens] keys and
+  /// values, and [samples][tokens][heads] keys with their rotary part.
+  Buffer in_order(const ContextLatentShape& shape, Buffer keys) override;
   void context_latent_forward(const ContextLatentShape& shape, const float* queries,
                               const float* keys, float* probabilities, float* context) override;
   void context_latent_backward(const ContextLatentShape& shape, int which, const float* queries,

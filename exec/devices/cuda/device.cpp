@@ -37,10 +37,6 @@ bool has_copies_of_experts(const Program& program) {
 
 void require_trainable(const Program& program, const CudaTraining& training) {
   if (program.asynchronous) refuse("with the weight versions of an asynchronous schedule");
-  const StageDivision ranks = cpu::division_of(program, training.training);
-  if ((ranks.tensor > 1 || ranks.experts > 1) && training.training.mode != RunMode::Train)
-    throw InputError(
-        "a GPU does not evaluate and predict with layers that ranks divide yet; use --device cpu");
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/devices/cuda/module.hpp"
+#include "exec/layers/latent_ops.hpp"
 #include "exec/layers/ops.hpp"
 
 namespace pipewright::exec::cuda {
@@ -14,7 +15,7 @@ namespace pipewright::exec::cuda {
 class FusedAttention {
  public:
   struct Made {
-    AttentionShape shape;
+    pipewright_cuda_attention shape;
     void* attention = nullptr;  // null: the table has none for the shape
     void* workspace = nullptr;
   };
@@ -26,13 +27,17 @@ class FusedAttention {
   FusedAttention(const FusedAttention&) = delete;
   FusedAttention& operator=(const FusedAttention&) = delete;
 
-  /// Null where there is none: rows of qkv are bfloat16. Takes memory of the entered GPU.
+  /// Null where there is none. Of rows of bfloat16: queries, keys and values side by side; of
+  /// latent attention queries, keys put together, and values beside keys. Takes memory of the
+  /// entered GPU.
   const Made* of(const AttentionShape& shape);
+  const Made* of(const LatentShape& shape);
   /// Of all that were made.
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
-  Made make(const AttentionShape& shape);
+  const Made* of(const pipewright_cuda_attention& shape);
+  Made make(const pipewright_cuda_attention& shape);
 
   const pipewright_cuda& cuda_;
   void* const stream_;

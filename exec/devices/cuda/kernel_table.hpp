@@ -19,6 +19,7 @@
 #include "exec/devices/cuda/expert_kernels.hpp"
 #include "exec/devices/cuda/fixed_words.hpp"
 #include "exec/devices/cuda/image_kernel_table.hpp"
+#include "exec/devices/cuda/latent_kernels.hpp"
 #include "exec/devices/cuda/llama_elements.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/products.hpp"
@@ -192,9 +193,9 @@ void fill_rows(pipewright_cuda_kernels& k) {
         s, count(rows),
         CrossEntropyForward<T>{width, in<T>(logits), labels, out<T>(probabilities), facts});
   };
-  k.judge_rows = [](void* s, int rows, int width, const void* outputs, const std::int32_t* labels,
-                    float* facts) {
-    return Rows::run(s, count(rows), JudgeRow<T>{width, in<T>(outputs), labels, facts});
+  k.judge_rows = [](void* s, int rows, int width, int first, const void* outputs,
+                    const std::int32_t* labels, float* facts) {
+    return Rows::run(s, count(rows), JudgeRow<T>{width, first, in<T>(outputs), labels, facts});
   };
   k.mse_forward = [](void* s, int rows, int width, const void* y, const float* target,
                      float* row_sums) {
@@ -441,6 +442,7 @@ pipewright_cuda_kernels common_kernels() {
   fill_embedding<Launcher, T>(kernels);
   fill_divided<Launcher, T>(kernels);
   fill_context<Launcher, T>(kernels);
+  fill_latent<Launcher, T>(kernels);
   fill_routing<Launcher>(kernels);
   fill_sums<Launcher>(kernels);
   return kernels;

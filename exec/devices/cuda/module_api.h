@@ -16,7 +16,7 @@
 
 #include "exec/devices/cuda/image_api.h"
 
-#define PIPEWRIGHT_CUDA_ABI 11
+#define PIPEWRIGHT_CUDA_ABI 12
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -65,9 +65,15 @@ typedef struct pipewright_cuda_gemm {
  * are float32. */
 enum { PIPEWRIGHT_CUDA_FP32 = 0, PIPEWRIGHT_CUDA_TF32 = 1, PIPEWRIGHT_CUDA_BF16 = 2 };
 
-/* Causal attention of all heads of all samples; each of key_heads serves heads / key_heads. */
+/* Numbers from row to row, and in a row from head to head. */
+typedef struct pipewright_cuda_heads {
+  int stride, step;
+} pipewright_cuda_heads;
+/* Causal attention of all heads of all samples; each of key_heads serves heads / key_heads. Queries
+ * and keys are head_width wide, values and contexts value_width. */
 typedef struct pipewright_cuda_attention {
-  int samples, sequence, heads, key_heads, head_width;
+  int samples, sequence, heads, key_heads, head_width, value_width;
+  pipewright_cuda_heads queries, keys, values;
 } pipewright_cuda_attention;
 
 /* The numbers of a matrix of so many columns that lie in rows from first_row on and in these ranges
@@ -195,10 +201,11 @@ typedef struct pipewright_cuda_kernels {
    * logarithm is the host's to take. probabilities may be logits. */
   int (*cross_entropy_forward)(void* stream, int rows, int width, const void* logits,
                                const int32_t* labels, void* probabilities, float* row_facts);
-  /* facts[rows][3]: the largest number; 1 where the label's is the first that is as large, else 0,
-   * as where labels is NULL; 1 where all are finite, else 0. */
-  int (*judge_rows)(void* stream, int rows, int width, const void* outputs, const int32_t* labels,
-                    float* facts);
+  /* Of a row's outputs those of the columns from `first` on. facts[rows][3]: the largest number; 1
+   * where the label's is there and the first that is as large, else 0, as where labels is NULL; 1
+   * where all are finite, else 0. */
+  int (*judge_rows)(void* stream, int rows, int width, int first, const void* outputs,
+                    const int32_t* labels, float* facts);
   /* row_sums[rows] of (y - target)^2. */
   int (*mse_forward)(void* stream, int rows, int width, const void* y, const float* target,
                      float* row_sums);
@@ -265,6 +272,14 @@ typedef struct pipewright_cuda_kernels {
   /* Scores become probabilities, and d, their gradients, those of the scores, times the factor. */
   int (*ring_rows_backward)(void* stream, const pipewright_cuda_ring* of, float factor,
                             const float* log_sums, const float* products, void* scores, void* d);
+  /* Latent attention: names and layouts of exec/layers/latent_ops.hpp.
+   * As rotate(), of pairs of neighbours; heads begin head_stride numbers apart. */
+  int (*rotate_neighbours)(void* stream, int rows, int sequence, int heads, int head_width,
+                           int stride, int head_stride, int back, const float* turns, void* x);
+  /* keys[rows][heads][plain + rotary]: each head's own part, and the one rotary key. */
+  int (*join_keys)(void* stream, int rows, int heads, int plain, int rotary, int value,
+                   const void* keys_values, const void* rotary_key, void* keys);
+  int (*add_heads)(void* stream, int rows, int heads, int width, const void* by_head, void* y);
   /* Mixtures of experts: names and layouts of exec/layers/expert_ops.hpp. Logits, their gradients,
    * weights of chosen experts and counts are float32 in all tables. Of the rows each of `chunks`
    * has as many, and counts are scratch of a number for each expert and each block of
@@ -400,11 +415,14 @@ typedef struct pipewright_cuda {
   void* (*attention)(void* stream, int sms, const pipewright_cuda_attention* shape);
   void (*release_attention)(void* attention);
   size_t (*attention_workspace)(void* attention);
-  /* Rows as exec/layers/ops.hpp has them. log_sums[samples][heads][sequence]: the logarithm of a
-   * row's sum of exponentials, which the gradient takes in the place of probabilities. */
-  int (*attend)(void* attention, const void* qkv, void* context, float* log_sums, void* workspace);
-  int (*attend_backward)(void* attention, const void* qkv, const void* context,
-                         const float* log_sums, const void* dcontext, void* dqkv, void* workspace);
+  /* context[rows][heads][value_width]; log_sums[samples][heads][sequence]: the logarithm of a row's
+   * sum of exponentials, which the gradient takes in the place of probabilities. Gradients lie as
+   * what they are of. */
+  int (*attend)(void* attention, const void* queries, const void* keys, const void* values,
+                void* context, float* log_sums, void* workspace);
+  int (*attend_backward)(void* attention, const void* queries, const void* keys, const void* values,
+                         const void* context, const float* log_sums, const void* dcontext,
+                         void* dqueries, void* dkeys, void* dvalues, void* workspace);
 
   /* --- Ranges of the calling thread for profilers (NVTX), in the domain "pipewright"; all NULL in
    * a module that was built without its header --- */

@@ -133,10 +133,6 @@ std::int64_t Queue::workspace_bytes() const {
          scratch_.bytes();
 }
 
-const FusedAttention::Made* Queue::fused_attention(const AttentionShape& shape) {
-  return site_.precision == Precision::Bfloat16 ? attention_.of(shape) : nullptr;
-}
-
 float* Queue::column_scratch() const {
   if (workspace_ == nullptr) return nullptr;
   return static_cast<float*>(workspace_) + kWorkspaceBytes / sizeof(float);

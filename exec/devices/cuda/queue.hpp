@@ -79,7 +79,10 @@ class Queue {
 
   /// Null where attention of this shape takes squares: in other numbers than bfloat16, and where
   /// the table has none for it.
-  const FusedAttention::Made* fused_attention(const AttentionShape& shape);
+  template <class Shape>
+  const FusedAttention::Made* fused_attention(const Shape& shape) {
+    return site_.precision == Precision::Bfloat16 ? attention_.of(shape) : nullptr;
+  }
 
   /// Of kernels' `rotate`.
   const float* rotary_turns(const RotaryShape& shape) { return turns_.of(shape); }

@@ -88,6 +88,12 @@ pipewright_cuda_causal squares(const AttentionShape& shape) {
   return {shape.samples * shape.heads, t, 0, t, step, step};
 }
 
+/// Where keys and values begin in rows of queries, keys and values.
+std::size_t first_key(const AttentionShape& shape) { return static_cast<std::size_t>(shape.width); }
+std::size_t first_value(const AttentionShape& shape) {
+  return static_cast<std::size_t>(shape.width + shape.key_width());
+}
+
 float scale(const AttentionShape& shape) {
   return 1.0F / std::sqrt(static_cast<float>(shape.head_width()));
 }
@@ -235,8 +241,10 @@ Buffer QueueOps::take_of_attention(const AttentionShape& shape) {
 void QueueOps::attention_forward(const AttentionShape& shape, const float* qkv, float* kept,
                                  float* context) {
   if (const auto* fused = queue_.fused_attention(shape)) {
-    return require(queue_.cuda(),
-                   queue_.cuda().attend(fused->attention, qkv, context, kept, fused->workspace));
+    return require(
+        queue_.cuda(),
+        queue_.cuda().attend(fused->attention, qkv, at(qkv, first_key(shape)),
+                             at(qkv, first_value(shape)), context, kept, fused->workspace));
   }
   const int t = shape.sequence, d = shape.head_width();
   for_heads(shape, queue_.number_bytes(), [&](const Heads& of) {
@@ -255,9 +263,11 @@ void QueueOps::attention_backward_input(const AttentionShape& shape, const float
                                         const float* kept, const float* context,
                                         const float* dcontext, float* dqkv) {
   if (const auto* fused = queue_.fused_attention(shape)) {
+    const std::size_t key = first_key(shape), value = first_value(shape);
     return require(queue_.cuda(),
-                   queue_.cuda().attend_backward(fused->attention, qkv, context, kept, dcontext,
-                                                 dqkv, fused->workspace));
+                   queue_.cuda().attend_backward(fused->attention, qkv, at(qkv, key),
+                                                 at(qkv, value), context, kept, dcontext, dqkv,
+                                                 at(dqkv, key), at(dqkv, value), fused->workspace));
   }
   const Buffer scores = take(shape.probabilities());
   float* const d_scores = scores.floats();

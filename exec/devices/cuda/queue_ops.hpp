@@ -14,7 +14,7 @@
 
 namespace pipewright::exec::cuda {
 
-class QueueOps final : public TensorOps, public LlamaOps, public ExpertOps {
+class QueueOps final : public TensorOps, public LlamaOps, public ExpertOps, public LatentOps {
  public:
   /// Both must outlive it. `between` as Queue::finish() has it, for what waits.
   QueueOps(Queue& queue, UnwrittenGradients& unwritten, std::function<void()> between = {})
@@ -97,6 +97,16 @@ class QueueOps final : public TensorOps, public LlamaOps, public ExpertOps {
                                const std::int32_t* ids, const float* dy, float* dtokens,
                                float* dpositions) override;
   ContextOps& context() override { return context_; }
+
+  LatentOps& latent() override { return *this; }
+  Buffer take_of_latent_attention(const LatentShape& shape) override;
+  void latent_attention_forward(const LatentShape& shape, const LatentInputs& inputs, float* kept,
+                                float* context) override;
+  void latent_attention_backward_input(const LatentShape& shape, const LatentInputs& inputs,
+                                       const float* kept, const float* context,
+                                       const float* dcontext,
+                                       const LatentGradients& gradients) override;
+  void add_heads(int rows, int heads, int width, const float* by_head, float* y) override;
 
   ExpertOps& experts() override { return *this; }
   void router_forward(const LinearShape& shape, const float* x, const float* w, const float* bias,

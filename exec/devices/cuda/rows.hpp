@@ -238,10 +238,10 @@ struct CrossEntropyForward {
   }
 };
 
-/// What evaluations want to know of a row of outputs.
+/// What evaluations want to know of a row of outputs, or of its columns from the `first` on.
 template <class T>
 struct JudgeRow {
-  int width;
+  int width, first;
   const T* outputs;
   const std::int32_t* labels;  // may be null
   float* row_facts;
@@ -254,9 +254,10 @@ struct JudgeRow {
     const auto is_odd = [](float x) { return x - x == 0.0F ? 0.0F : 1.0F; };
     const float odd = lanes.sum(width, is_odd, in);
     const auto is_largest = [largest](float x) { return x >= largest ? 1.0F : 0.0F; };
-    const int label = labels == nullptr ? 0 : labels[row];
-    const float before = lanes.sum(label, is_largest, in);
-    const bool is_label = labels != nullptr && before == 0.0F && in[label] >= largest;
+    const int label = labels == nullptr ? -1 : labels[row] - first;
+    const bool has_label = label >= 0 && label < width;
+    const float before = lanes.sum(has_label ? label : 0, is_largest, in);
+    const bool is_label = has_label && before == 0.0F && in[label] >= largest;
     float* facts = row_facts + 3 * row;
     lanes.first([=] {
       facts[0] = largest;

@@ -27,7 +27,8 @@ StageDevice::StageDevice(Queue& queue, const StageShape& shape, std::function<vo
       ops_(queue, unwritten_, between_),
       answers_(static_cast<std::size_t>(shape.micro_batches)),
       loss_sums_(answers_.size()),
-      counted_rows_(answers_.size(), shape.extent.rows()) {
+      counted_rows_(answers_.size(), shape.extent.rows()),
+      own_width_(shape.width_out) {
   const std::size_t count = answers_.size();
   if (shape.is_first) staged_inputs_ = Pinned<float>(queue.cuda(), count * shape.data_words());
   if (!shape.is_last) return;
@@ -125,21 +126,21 @@ void StageDevice::softmax_cross_entropy_backward_input(int micro_batch, const Lo
 void StageDevice::tell_logits(int micro_batch, const LogitsPart& part, const float* logits,
                               float* facts) {
   take_answers(micro_batch);
-  queue_.run(queue_.kernels().tell_logits, part.own.rows, part.own.width, part.first, part.member,
-             part.members, logits, answers(micro_batch).ids(), facts);
+  queue_.run(queue_.kernels().tell_logits, shape_.extent.rows(), part.own.width, part.first,
+             part.member, part.members, logits, answers(micro_batch).ids(), facts);
 }
 
 void StageDevice::add_exponentials(const LogitsPart& part, const float* logits, const float* facts,
                                    float* exponentials, float* sums) {
-  queue_.run(queue_.kernels().add_exponentials, part.own.rows, part.own.width, part.first,
+  queue_.run(queue_.kernels().add_exponentials, shape_.extent.rows(), part.own.width, part.first,
              part.members, logits, facts, exponentials, sums);
 }
 
 void StageDevice::finish_cross_entropy(int micro_batch, const LogitsPart& part, const float* facts,
                                        const float* sums, float* probabilities) {
   Buffer of_rows = taken_facts();
-  queue_.run(queue_.kernels().finish_cross_entropy, part.own.rows, part.own.width, part.members,
-             facts, sums, probabilities, of_rows.floats());
+  queue_.run(queue_.kernels().finish_cross_entropy, shape_.extent.rows(), part.own.width,
+             part.members, facts, sums, probabilities, of_rows.floats());
   enqueue_facts(micro_batch, std::move(of_rows));
 }
 
@@ -217,6 +218,8 @@ double StageDevice::loss_sum(int micro_batch) const {
 void StageDevice::note_outputs(int micro_batch, const LogitsPart& part, const float* outputs,
                                RunMode) {
   const auto place = static_cast<std::size_t>(micro_batch);
+  own_width_ = part.own.width;
+  first_column_ = part.first;
   if (mode_ == RunMode::Predict) {
     const std::size_t bytes = output_words() * queue_.number_bytes();
     return queue_.copy(outputs_.data() + place * bytes, outputs, bytes);
@@ -226,17 +229,17 @@ void StageDevice::note_outputs(int micro_batch, const LogitsPart& part, const fl
   const int rows = shape_.extent.rows();
   const std::size_t words = static_cast<std::size_t>(rows) * kRowFacts;
   const Buffer facts = queue_.memory().take_floats(words);
-  queue_.run(queue_.kernels().judge_rows, rows, part.own.width, outputs, labels.ids(),
+  queue_.run(queue_.kernels().judge_rows, rows, own_width_, first_column_, outputs, labels.ids(),
              facts.floats());
   queue_.copy(row_facts_.data() + place * words, facts.at(), words * sizeof(float));
 }
 
 ForwardOutcome StageDevice::take_outcome(int micro_batch) {
   const int rows = counted_rows_.at(static_cast<std::size_t>(micro_batch));
-  ForwardOutcome outcome;
+  ForwardOutcome outcome{.first_column = first_column_};
   if (mode_ == RunMode::Predict) {
     outcome.outputs = outputs_of(micro_batch, rows);
-    outcome.rows = outcomes_of_rows(rows, shape_.width_out, outcome.outputs.data(), {});
+    outcome.rows = outcomes_of_rows(rows, own_width_, outcome.outputs.data(), {});
   } else {
     outcome.rows = judged_rows(micro_batch, rows);
   }
@@ -256,8 +259,7 @@ std::vector<RowOutcome> StageDevice::judged_rows(int micro_batch, int rows) cons
 std::vector<float> StageDevice::outputs_of(int micro_batch, int rows) const {
   const std::byte* const from = outputs_.data() + static_cast<std::size_t>(micro_batch) *
                                                       output_words() * queue_.number_bytes();
-  std::vector<float> outputs(static_cast<std::size_t>(rows) *
-                             static_cast<std::size_t>(shape_.width_out));
+  std::vector<float> outputs(static_cast<std::size_t>(rows) * static_cast<std::size_t>(own_width_));
   if (queue_.number_bytes() == sizeof(float)) {
     std::memcpy(outputs.data(), from, outputs.size() * sizeof(float));
   } else {

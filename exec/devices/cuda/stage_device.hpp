@@ -74,7 +74,7 @@ class StageDevice final : public exec::StageDevice {
   std::size_t loss_words() const { return 2 * shape_.whole_extent().words(1); }
   std::vector<RowOutcome> judged_rows(int micro_batch, int rows) const;
   std::vector<float> outputs_of(int micro_batch, int rows) const;
-  std::size_t output_words() const { return shape_.extent.words(shape_.width_out); }
+  std::size_t output_words() const { return shape_.extent.words(own_width_); }
   Buffer& answers(int micro_batch) { return answers_.at(static_cast<std::size_t>(micro_batch)); }
 
   Queue& queue_;
@@ -95,6 +95,8 @@ class StageDevice final : public exec::StageDevice {
   std::vector<std::optional<double>> loss_sums_;
   Buffer latest_facts_;  // from F of a loss until put_row_losses()
   std::vector<int> counted_rows_;
+
+  int own_width_, first_column_ = 0;  // of the outputs' columns those that this rank has
 };
 
 }  // namespace pipewright::exec::cuda

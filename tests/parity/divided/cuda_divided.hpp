@@ -48,12 +48,12 @@ inline CudaTraining training_of(const DividedSetting& setting, Precision precisi
 enum class Over : std::uint8_t { Copies, Nccl };
 
 inline CudaResult trained(Over over, HostOrder order, const Program& program,
-                          const CudaTraining& how) {
+                          const CudaTraining& how, int steps = kSteps) {
   const CostTable costs = costs_of(program, 1000);
   if (over == Over::Copies)
-    return exec::cuda::run_on_cuda(host_cuda(order), program, costs, how, {.steps = kSteps});
+    return exec::cuda::run_on_cuda(host_cuda(order), program, costs, how, {.steps = steps});
   const pipewright_cuda& cuda = eight_gpus(order);
-  return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs, how, {.steps = kSteps});
+  return exec::nccl::run_on_nccl(cuda, host_nccl(cuda), program, costs, how, {.steps = steps});
 }
 
 /// Over NCCL streams of their own, and calls on the one that computes.

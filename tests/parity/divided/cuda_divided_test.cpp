@@ -5,16 +5,21 @@
 
 #include <algorithm>
 
-#include "core/base/error.hpp"
 #include "planner/memory/memory.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/divided/cuda_divided.hpp"
-#include "tests/parity/forward_run.hpp"
 
 namespace pipewright::tests {
 namespace cuda_divided_test {
 
 using namespace cuda_divided;
+
+Model gpt_of_eight() { return with_eight_tokens(Json::object()); }
+Model llama_of_eight() { return with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}); }
+Model latent_of_eight(Json changes = Json::object()) {
+  changes["sequence"] = 8;
+  return divisible_latent(changes);
+}
 
 /// Calls of NCCL, of each kind; sends and receives between stages count, too.
 struct Calls {
@@ -152,7 +157,7 @@ void expect_brought_together_by_nccl(const Model& model, const Layout& layout) {
 }
 
 TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
-  for (const Model& model : {divisible_model(), divisible_llama()})
+  for (const Model& model : {divisible_model(), divisible_llama(), divisible_latent()})
     expect_brought_together_by_nccl(model, {.tensor = 2});
 }
 
@@ -162,9 +167,8 @@ TEST(CudaDivided, ReplicasOfDividedLayersAreSummedByNcclToo) {
 }
 
 TEST(CudaDivided, RowsAreScatteredAndGatheredByNccl) {
-  for (const char* style : {"gpt", "llama"})
-    expect_brought_together_by_nccl(with_eight_tokens({{"style", style}}),
-                                    {.tensor = 2, .rows = true});
+  for (const Model& model : {gpt_of_eight(), llama_of_eight(), latent_of_eight()})
+    expect_brought_together_by_nccl(model, {.tensor = 2, .rows = true});
 }
 
 TEST(CudaDivided, DividedRowsHaveTheSerialRunsBits) {
@@ -187,9 +191,6 @@ TEST(CudaDivided, DividedRowsHaveTheSerialRunsBits) {
   expect_serial_bits(Over::Copies, alone, with_eight_tokens(Json::object()),
                      {.tensor = 2, .replicas = 2, .sharded = true, .rows = true});
 }
-
-Model gpt_of_eight() { return with_eight_tokens(Json::object()); }
-Model llama_of_eight() { return with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}}); }
 
 TEST(CudaDivided, SequencesHaveTheSerialRunsBits) {
   const Order alone = planner::make_order("1f1b", {1, 4, 1, {}});
@@ -225,9 +226,31 @@ TEST(CudaDivided, SequencesBesideAllElseHaveTheSerialRunsBits) {
 }
 
 TEST(CudaDivided, KeysAreGatheredAndTheirGradientsScatteredByNccl) {
-  for (const Model& model : {gpt_of_eight(), llama_of_eight()})
+  for (const Model& model : {gpt_of_eight(), llama_of_eight(), latent_of_eight()})
     expect_brought_together_by_nccl(model, {.tensor = 1, .context = 2});
   expect_brought_together_by_nccl(llama_of_eight(), {.rows = true, .context = 2});
+}
+
+TEST(CudaDivided, LatentAttentionHasTheSerialRunsBits) {
+  const Order alone = planner::make_order("1f1b", {1, 4, 1, {}});
+  const Order pipeline = planner::make_order("zb-h1", {2, 4, 1, {}});
+  for (const Over over : {Over::Copies, Over::Nccl}) {
+    SCOPED_TRACE(over == Over::Nccl ? "NCCL" : "copies");
+    expect_serial_bits(over, pipeline, divisible_latent(), {.tensor = 1});
+    expect_serial_bits(over, pipeline, divisible_latent(), {.tensor = 2});
+    expect_serial_bits(over, alone, latent_of_eight(), {.rows = true});
+    expect_serial_bits(over, alone, latent_of_eight(), {.tensor = 1, .context = 2});
+  }
+  expect_serial_bits(Over::Copies, alone, divisible_latent(), {.tensor = 4});
+  expect_serial_bits(Over::Copies, alone, latent_of_eight(), {.rows = true, .context = 2});
+  expect_serial_bits(Over::Copies, alone, latent_of_eight(), {.tensor = 1, .context = 4});
+  const Model model = latent_of_eight();
+  for (const LayerRecompute what : {LayerRecompute::Whole, LayerRecompute::Attention}) {
+    const std::vector<LayerRecompute> recompute(model.layers.size(), what);
+    expect_serial_bits(Over::Copies, alone, model, {.recompute = recompute});
+    expect_serial_bits(Over::Copies, alone, model,
+                       {.tensor = 1, .recompute = recompute, .context = 2});
+  }
 }
 
 TEST(CudaDivided, KeysThatGoRoundHaveTheSerialRunsBits) {
@@ -260,12 +283,13 @@ TEST(CudaDivided, KeysGoRoundByNcclBesideTheComputation) {
   }
 }
 
-TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
+/// Widths of latent attention that keeps squares of scores in 16 bits, and that keeps none.
+Json in_no_packs() { return {{"key_value_rank", 16}, {"plain", 18}, {"rotary", 6}, {"value", 14}}; }
+Json in_packs() { return {{"key_value_rank", 16}, {"plain", 16}, {"rotary", 8}, {"value", 16}}; }
+
+void expect_near_in_sixteen_bits(const Model& model, const std::vector<Layout>& layouts) {
   const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  const Model model = llama_of_eight();
-  for (const Layout& layout :
-       {Layout{}, Layout{.rows = true}, Layout{.tensor = 1, .context = 2},
-        Layout{.tensor = 1, .context = 2, .ring = true}, Layout{.rows = true, .context = 2}}) {
+  for (const Layout& layout : layouts) {
     for (const Over over : {Over::Copies, Over::Nccl}) {
       const Program program =
           divided(order, model, layout, policies_of(over).front(), Numerics::Fast);
@@ -279,16 +303,20 @@ TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
   }
 }
 
+TEST(CudaDivided, SixteenBitsStayWithinTheirRounding) {
+  const std::vector<Layout> gathered{
+      {}, {.rows = true}, {.tensor = 1, .context = 2}, {.rows = true, .context = 2}};
+  expect_near_in_sixteen_bits(llama_of_eight(), gathered);
+  expect_near_in_sixteen_bits(llama_of_eight(), {{.tensor = 1, .context = 2, .ring = true}});
+  expect_near_in_sixteen_bits(latent_of_eight({{"latent_attention", in_packs()}}), gathered);
+}
+
 /// Wide and long enough for activations to decide; in the numbers whose scratch memory is planned
 /// as a GPU takes it.
-TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
+void expect_planned(Model model, const std::vector<Layout>& layouts) {
   const Order order = planner::make_order("1f1b", {2, 2, 1, {}});
-  Model model =
-      with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}, {"hidden", 64}, {"sequence", 64}});
   model.bytes_per_element = 2;
-  for (Layout layout : {Layout{.tensor = 1, .context = 2}, Layout{.rows = true, .context = 2},
-                        Layout{.tensor = 1, .context = 2, .ring = true},
-                        Layout{.tensor = 1, .context = 4, .ring = true}}) {
+  for (Layout layout : layouts) {
     layout.clips = false;  // which takes memory that the plan does not count
     SCOPED_TRACE("tp " + std::to_string(layout.tensor) + ", cp " + std::to_string(layout.context) +
                  (layout.ring ? ", ring" : ""));
@@ -312,65 +340,18 @@ TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
   }
 }
 
-/// A text of which the last step has less than its micro-batches.
-std::string text_of(int samples, int sequence) {
-  std::string text(static_cast<std::size_t>(sequence) * static_cast<std::size_t>(samples) + 1, 'a');
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i * i % 23);
-  std::string file = testing::TempDir() + "cuda_divided_" + std::to_string(samples);
-  write_file(file, text);
-  return file;
-}
-
-TEST(CudaDivided, SequencesAreEvaluatedAndPredictedAsByTheSerialForward) {
-  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
-  const Model model = llama_of_eight();
-  for (const exec::RunMode mode : {exec::RunMode::Evaluate, exec::RunMode::Predict}) {
-    for (const Layout& layout :
-         {Layout{.tensor = 1, .context = 2}, Layout{.tensor = 1, .replicas = 2, .context = 2},
-          Layout{.tensor = 1, .context = 4, .ring = true}}) {
-      const Program program = divided(order, model, layout, "torch", Numerics::Exact, mode);
-      DividedSetting setting(program, model, Numerics::Exact, layout);
-      const int samples = kMicroBatchSize * (2 * setting.training.micro_batches - 1) - 2;
-      const exec::DataShape shape{.samples = kMicroBatchSize,
-                                  .micro_batches = setting.training.micro_batches,
-                                  .seed = 7,
-                                  .shuffled = false,
-                                  .with_answers = mode == exec::RunMode::Evaluate};
-      const exec::DataSet set =
-          exec::make_data_set(model, shape, {text_of(samples, model.sequence), "", ""}, 2);
-      setting.training.data = set.source.get();
-      setting.training.mode = mode;
-      const ForwardNumbers expected = serial_forwards(setting.training, 2);
-      ForwardNumbers found;
-      setting.training.outputs = into(found);
-      const CudaResult run =
-          exec::cuda::run_on_cuda(host_cuda(HostOrder::Shuffled), program, costs_of(program, 1000),
-                                  {setting.training, Precision::Exact, {}, {}}, {.steps = 2});
-      ASSERT_TRUE(run.finished());
-      found.report = run.evaluation.value();
-      expect_equal(found, expected);
-    }
+TEST(CudaDivided, DividedSequencesHoldWhatIsPlanned) {
+  const std::vector<Layout> gathered{{.tensor = 1, .context = 2}, {.rows = true, .context = 2}};
+  const Model llama =
+      with_eight_tokens({{"style", "llama"}, {"kv_heads", 4}, {"hidden", 64}, {"sequence", 64}});
+  expect_planned(llama, gathered);
+  expect_planned(llama, {{.tensor = 1, .context = 2, .ring = true},
+                         {.tensor = 1, .context = 4, .ring = true}});
+  for (const Json& widths : {in_packs(), in_no_packs()}) {
+    const Model latent =
+        divisible_latent({{"hidden", 64}, {"sequence", 64}, {"latent_attention", widths}});
+    expect_planned(latent, {{.tensor = 1}, {.rows = true}, {.tensor = 1, .context = 2}});
   }
-}
-
-TEST(CudaDivided, WhatNoGpuDividesIsRefusedByName) {
-  const Order order = planner::make_order("1f1b", {1, 2, 1, {}});
-  const auto refusal = [&](const Layout& layout) -> std::string {
-    constexpr auto kMode = exec::RunMode::Evaluate;
-    const Model model = gpt_of_eight();
-    const Program program = divided(order, model, layout, "torch", Numerics::Exact, kMode);
-    DividedSetting setting(program, model, Numerics::Exact, layout);
-    setting.training.mode = kMode;
-    try {
-      trained(Over::Copies, HostOrder::Eager, program, training_of(setting, Precision::Exact));
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  for (const Layout& layout : {Layout{}, Layout{.rows = true, .context = 2}})
-    EXPECT_NE(refusal(layout).find("does not evaluate and predict with layers that ranks divide"),
-              std::string::npos);
 }
 
 }  // namespace cuda_divided_test

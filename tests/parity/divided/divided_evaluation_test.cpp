@@ -4,11 +4,9 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 #include <vector>
 
-#include "tests/parity/divided/divided_program.hpp"
-#include "tests/parity/forward_run.hpp"
+#include "tests/parity/divided/divided_forwards.hpp"
 
 namespace pipewright::tests {
 namespace divided_evaluation_test {
@@ -16,19 +14,6 @@ namespace divided_evaluation_test {
 using exec::Numerics;
 using exec::RunMode;
 using planner::Schedule;
-
-constexpr int kSteps = 2;
-
-/// A text whose last step is not full: its last micro-batch has one sample of three, or none.
-std::string text_file(const Model& model, int micro_batches) {
-  const int samples = kMicroBatchSize * (micro_batches * kSteps - 1) - 2;
-  std::string text(static_cast<std::size_t>(model.sequence) * samples + 1, 'a');
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i * i % 23);
-  const std::string file = testing::TempDir() + "divided_evaluation_" +
-                           std::to_string(model.sequence) + "_" + std::to_string(samples);
-  write_file(file, text);
-  return file;
-}
 
 /// The numbers of the ranks, and of the serial forward.
 struct Both {
@@ -38,25 +23,16 @@ struct Both {
 Both run(const Order& pipeline, const Model& model, const Layout& layout, RunMode mode,
          Numerics numerics, const char* policy = "torch") {
   const Program program = divided(pipeline, model, layout, policy, numerics, mode);
-  DividedSetting setting(program, model, numerics, layout);
-  auto& training = setting.training;
-  training.mode = mode;
-  const exec::DataShape shape{.samples = kMicroBatchSize,
-                              .micro_batches = training.micro_batches,
-                              .seed = 7,
-                              .shuffled = false,
-                              .with_answers = mode == RunMode::Evaluate};
-  const exec::DataSet set =
-      exec::make_data_set(model, shape, {text_file(model, training.micro_batches), "", ""}, kSteps);
-  training.data = set.source.get();
+  ForwardSetting setting(program, model, numerics, layout, mode);
+  const auto& training = setting.training;
   Both both;
-  training.outputs = into(both.divided);
+  setting.training.outputs = into(both.divided);
   const auto result =
-      exec::cpu::run_on_cpu(program, costs_of(program, 1000), training, {.steps = kSteps});
+      exec::cpu::run_on_cpu(program, costs_of(program, 1000), training, {.steps = kForwardSteps});
   EXPECT_TRUE(result.finished());
   both.divided.report = result.evaluation.value_or(exec::EvaluationReport{});
-  both.serial = serial_forwards(training, kSteps);
-  EXPECT_EQ(both.divided.report.samples, set.samples);
+  both.serial = serial_forwards(training, kForwardSteps);
+  EXPECT_EQ(both.divided.report.samples, setting.set.samples);
   return both;
 }
 

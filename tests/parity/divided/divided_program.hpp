@@ -36,6 +36,14 @@ inline Model divisible_mixtral(const Json& changes = Json::object()) {
   all.update(changes);
   return divisible_model(all);
 }
+/// Latent attention, queries straight from the row, and no experts.
+inline Model divisible_latent(const Json& changes = Json::object()) {
+  Json all = {
+      {"style", "llama"},
+      {"latent_attention", {{"key_value_rank", 6}, {"plain", 5}, {"rotary", 4}, {"value", 7}}}};
+  all.update(changes);
+  return divisible_model(all);
+}
 /// Latent attention, and a dense block in front of those with experts.
 inline Model divisible_deepseek(const Json& changes = Json::object()) {
   Json all = {

@@ -12,13 +12,6 @@ namespace latent_attention_test {
 
 using planner::Schedule;
 
-/// Queries straight from the row, and no experts.
-Model straight() {
-  return divisible_model(
-      {{"style", "llama"},
-       {"latent_attention", {{"key_value_rank", 6}, {"plain", 5}, {"rotary", 4}, {"value", 7}}}});
-}
-
 class LatentAttention : public testing::TestWithParam<const Schedule*> {};
 
 TEST_P(LatentAttention, DividedByHeadsHasTheSerialRunsBits) {
@@ -39,7 +32,7 @@ TEST(LatentAttentionLayouts, HaveTheSerialRunsBits) {
   const Order one = planner::make_order("1f1b", {1, 4, 1, {}});
   const Order two = planner::make_order("1f1b", {2, 4, 1, {}});
   expect_serial_bits(one, divisible_deepseek(), {.tensor = 2, .experts = 4});
-  for (const int tensor : {2, 4}) expect_serial_bits(two, straight(), {.tensor = tensor});
+  for (const int tensor : {2, 4}) expect_serial_bits(two, divisible_latent(), {.tensor = tensor});
   for (const int zero : {1, 2, 3})
     expect_serial_bits(two, divisible_deepseek(), {.replicas = 2, .sharded = true, .zero = zero});
   expect_serial_bits(two, divisible_deepseek({{"tied_head", true}}), {.tensor = 1, .experts = 2});
@@ -56,7 +49,7 @@ TEST(LatentAttentionLayouts, RecomputedLayersAskForTheirSumsAgain) {
 }
 
 TEST(LatentAttentionLayouts, FastNumericsAreNearTheSerialRun) {
-  expect_near_serial_run(straight(), {.tensor = 4});
+  expect_near_serial_run(divisible_latent(), {.tensor = 4});
 }
 
 }  // namespace latent_attention_test

@@ -98,9 +98,7 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
     EXPECT_EQ(executable_on_devices(job, {}).at("cpu"), Executable{}) << name;
     EXPECT_THAT(missing_everywhere(job, divided),
                 ElementsAre("experts that 2 tensor parallel ranks divide"));
-    const bool is_latent = name == std::string("deepseek-v3");
-    EXPECT_EQ(executable_on_devices(job, {}).at("cuda").answer,
-              is_latent ? Executable::Answer::No : Executable::Answer::IfThere);
+    EXPECT_EQ(executable_on_devices(job, {}).at("cuda").answer, Executable::Answer::IfThere);
   }
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cpu"), Executable{});
   EXPECT_EQ(executable_on_devices(gpt, divided).at("cuda").answer, Executable::Answer::IfThere);
@@ -115,13 +113,16 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
 
 TEST(EstimatedJob, APlanNamesTheLayerThatGpusDoNotHave) {
   Job job;
-  job.model = model_preset("deepseek-tiny");
+  job.model = model_preset("gpt-tiny");
+  Layer& own = job.model.layers.emplace_back();
+  own.kind = LayerKind::Custom;
+  own.name = "own";
   const auto executable = executable_on_devices(job, {});
   EXPECT_EQ(executable.at("cpu"), Executable{});
   EXPECT_EQ(executable.at("cuda").answer, Executable::Answer::No);
   EXPECT_THAT(executable.at("cuda").why,
-              ::testing::MatchesRegex("not in the executor: layer \".*latent.*"));
-  for (const char* name : {"gpt-tiny", "llama-tiny", "resnet-tiny"}) {
+              ::testing::MatchesRegex("not in the executor: layer \".*own\".*custom.*"));
+  for (const char* name : {"gpt-tiny", "llama-tiny", "deepseek-tiny", "resnet-tiny"}) {
     job.model = model_preset(name);
     for (const int zero : {0, 1, 2, 3}) {
       ParallelSetup shared_out;

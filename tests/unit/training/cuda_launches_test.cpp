@@ -49,6 +49,14 @@ Model mixtral() {
   return read_model(JsonCursor(text, "mixtral.json"));
 }
 
+/// The widths of a head in DeepSeek-V3 (arXiv 2412.19437), in as few layers.
+Model latent() {
+  Json text = transformer("llama");
+  text["transformer"]["latent_attention"] = {
+      {"query_rank", 512}, {"key_value_rank", 256}, {"plain", 128}, {"rotary", 64}, {"value", 128}};
+  return read_model(JsonCursor(text, "latent.json"));
+}
+
 int count(const std::vector<Launch>& all, Launch::Kind kind) {
   return static_cast<int>(
       std::count_if(all.begin(), all.end(), [&](const Launch& one) { return one.kind == kind; }));
@@ -110,7 +118,7 @@ void expect_few_a_pass(const Model& model) {
 }
 
 TEST(CudaLaunches, ABlockTakesFewOfThemAPass) {
-  for (const Model& model : {gpt(), llama()}) expect_few_a_pass(model);
+  for (const Model& model : {gpt(), llama(), latent()}) expect_few_a_pass(model);
 }
 
 /// A product for each expert, whose rows the host has to know, and few others.

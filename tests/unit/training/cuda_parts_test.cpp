@@ -262,8 +262,12 @@ TEST(CudaRefusals, NameWhatNoGpuTrainsYet) {
             std::string::npos);
   const Model latent = model_preset("deepseek-tiny");
   training.training.model = &latent;
+  EXPECT_EQ(refusal_of(program, training), "");
+  Model own = setting.model;
+  own.layers.emplace_back().kind = LayerKind::Custom;
+  training.training.model = &own;
   const std::string layer = refusal_of(program, training);
-  EXPECT_NE(layer.find("latent"), std::string::npos) << layer;
+  EXPECT_NE(layer.find("kind custom"), std::string::npos) << layer;
   EXPECT_NE(layer.find("--device cpu"), std::string::npos) << layer;
   const Model images = model_preset("resnet-tiny");
   training.training.model = &images;

@@ -54,26 +54,23 @@ int refused(fe::error_t error, const char* what) {
   return error.is_good() ? 0 : failed(std::string(what) + ": cuDNN says " + error.get_message());
 }
 
-/// Where the tensors of a shape lie: [samples][heads][sequence][head width] each, in rows of
-/// queries, keys and values side by side, or of contexts.
+/// Where the tensors of a shape lie: [samples][heads][sequence][width of a head] each.
 class Layout {
  public:
   explicit Layout(const pipewright_cuda_attention& shape) : s_(shape) {}
 
-  std::int64_t row() const { return std::int64_t{s_.heads + 2 * s_.key_heads} * s_.head_width; }
-  std::int64_t key_at() const { return std::int64_t{s_.heads} * s_.head_width; }
-  std::int64_t value_at() const { return key_at() + std::int64_t{s_.key_heads} * s_.head_width; }
-
-  fe::graph::Tensor_attributes in_rows(Id id, int heads, std::int64_t row) const {
-    return fe::graph::Tensor_attributes()
-        .set_uid(id)
-        .set_data_type(fe::DataType_t::BFLOAT16)
-        .set_dim({s_.samples, heads, s_.sequence, s_.head_width})
-        .set_stride({s_.sequence * row, s_.head_width, row, 1});
+  fe::graph::Tensor_attributes query(Id id) const {
+    return in_rows(id, s_.heads, s_.head_width, s_.queries);
   }
-  fe::graph::Tensor_attributes query(Id id) const { return in_rows(id, s_.heads, row()); }
-  fe::graph::Tensor_attributes key(Id id) const { return in_rows(id, s_.key_heads, row()); }
-  fe::graph::Tensor_attributes context(Id id) const { return in_rows(id, s_.heads, key_at()); }
+  fe::graph::Tensor_attributes key(Id id) const {
+    return in_rows(id, s_.key_heads, s_.head_width, s_.keys);
+  }
+  fe::graph::Tensor_attributes value(Id id) const {
+    return in_rows(id, s_.key_heads, s_.value_width, s_.values);
+  }
+  fe::graph::Tensor_attributes context(Id id) const {
+    return in_rows(id, s_.heads, s_.value_width, {s_.heads * s_.value_width, s_.value_width});
+  }
   fe::graph::Tensor_attributes log_sums() const {
     return fe::graph::Tensor_attributes()
         .set_uid(kLogSums)
@@ -84,6 +81,15 @@ class Layout {
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(s_.head_width)); }
 
  private:
+  fe::graph::Tensor_attributes in_rows(Id id, int heads, int width,
+                                       const pipewright_cuda_heads& at) const {
+    return fe::graph::Tensor_attributes()
+        .set_uid(id)
+        .set_data_type(fe::DataType_t::BFLOAT16)
+        .set_dim({s_.samples, heads, s_.sequence, width})
+        .set_stride({std::int64_t{s_.sequence} * at.stride, at.step, at.stride, 1});
+  }
+
   const pipewright_cuda_attention s_;
 };
 
@@ -114,7 +120,7 @@ fe::graph::Graph forward_graph(const Layout& layout, int sms) {
                        .set_attn_scale(layout.scale());
   const auto [context, log_sums] =
       graph.sdpa(graph.tensor(layout.query(kQuery)), graph.tensor(layout.key(kKey)),
-                 graph.tensor(layout.key(kValue)), how);
+                 graph.tensor(layout.value(kValue)), how);
   put_out(context, layout.context(kContext));
   put_out(log_sums, layout.log_sums());
   return graph;
@@ -130,11 +136,11 @@ fe::graph::Graph backward_graph(const Layout& layout, int sms) {
                        .set_attn_scale(layout.scale());
   const auto [query, key, value] = graph.sdpa_backward(
       graph.tensor(layout.query(kQuery)), graph.tensor(layout.key(kKey)),
-      graph.tensor(layout.key(kValue)), graph.tensor(layout.context(kContext)),
+      graph.tensor(layout.value(kValue)), graph.tensor(layout.context(kContext)),
       graph.tensor(layout.context(kDContext)), graph.tensor(layout.log_sums()), how);
   put_out(query, layout.query(kDQuery));
   put_out(key, layout.key(kDKey));
-  put_out(value, layout.key(kDValue));
+  put_out(value, layout.value(kDValue));
   return graph;
 }
 
@@ -205,34 +211,34 @@ std::size_t workspace_bytes(void* which) {
 }
 
 /// cuDNN's arguments are not const, whatever it does with them.
-void* number(const void* rows, std::int64_t at) {
-  return const_cast<std::uint16_t*>(static_cast<const std::uint16_t*>(rows)) + at;
-}
+void* argument(const void* array) { return const_cast<void*>(array); }
 
 using Arguments = std::unordered_map<std::int64_t, void*>;
 
-int attend(void* which, const void* qkv, void* context, float* log_sums, void* workspace) {
+int attend(void* which, const void* queries, const void* keys, const void* values, void* context,
+           float* log_sums, void* workspace) {
   auto& of = *static_cast<Attention*>(which);
-  Arguments arguments = {{kQuery, number(qkv, 0)},
-                         {kKey, number(qkv, of.layout.key_at())},
-                         {kValue, number(qkv, of.layout.value_at())},
+  Arguments arguments = {{kQuery, argument(queries)},
+                         {kKey, argument(keys)},
+                         {kValue, argument(values)},
                          {kContext, context},
                          {kLogSums, log_sums}};
   return refused(of.forward.execute(of.handle, arguments, workspace), "attention");
 }
 
-int attend_backward(void* which, const void* qkv, const void* context, const float* log_sums,
-                    const void* dcontext, void* dqkv, void* workspace) {
+int attend_backward(void* which, const void* queries, const void* keys, const void* values,
+                    const void* context, const float* log_sums, const void* dcontext,
+                    void* dqueries, void* dkeys, void* dvalues, void* workspace) {
   auto& of = *static_cast<Attention*>(which);
-  Arguments arguments = {{kQuery, number(qkv, 0)},
-                         {kKey, number(qkv, of.layout.key_at())},
-                         {kValue, number(qkv, of.layout.value_at())},
-                         {kContext, number(context, 0)},
-                         {kLogSums, const_cast<float*>(log_sums)},
-                         {kDContext, number(dcontext, 0)},
-                         {kDQuery, number(dqkv, 0)},
-                         {kDKey, number(dqkv, of.layout.key_at())},
-                         {kDValue, number(dqkv, of.layout.value_at())}};
+  Arguments arguments = {{kQuery, argument(queries)},
+                         {kKey, argument(keys)},
+                         {kValue, argument(values)},
+                         {kContext, argument(context)},
+                         {kLogSums, argument(log_sums)},
+                         {kDContext, argument(dcontext)},
+                         {kDQuery, dqueries},
+                         {kDKey, dkeys},
+                         {kDValue, dvalues}};
   return refused(of.backward.execute(of.handle, arguments, workspace), "attention's gradient");
 }
 

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "exec/devices/cuda/head_products.hpp"
 
 namespace pipewright::exec::cuda {
@@ -312,18 +311,6 @@ void QueueContextOps::ring_attention_backward(const RingShape& shape, const floa
       to_keys(ds, heads.queries(qkv, pair.queries), heads.keys(dkeys, pair.keys));
     });
   });
-}
-
-// --- What no GPU has ---
-
-void QueueContextOps::context_latent_forward(const ContextLatentShape&, const float*, const float*,
-                                             float*, float*) {
-  throw Bug("latent attention on a device that has none");
-}
-void QueueContextOps::context_latent_backward(const ContextLatentShape&, int, const float*,
-                                              const float*, const float*, const float*, float*,
-                                              float*) {
-  throw Bug("latent attention on a device that has none");
 }
 
 }  // namespace pipewright::exec::cuda

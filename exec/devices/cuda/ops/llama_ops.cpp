@@ -33,9 +33,15 @@ void QueueOps::swiglu_backward_input(int rows, int width, const float* x, const 
 }
 
 void QueueOps::rotate(const RotaryShape& s, bool back, float* rows) {
-  PIPEWRIGHT_ASSERT(!s.neighbours && s.head_stride == 0, "positions of latent attention on a GPU");
-  queue_.run(queue_.kernels().rotate, s.samples * s.sequence, s.sequence, s.heads, s.head_width,
-             s.stride, back ? 1 : 0, queue_.rotary_turns(s), rows);
+  const int n = s.samples * s.sequence, by = back ? 1 : 0;
+  if (s.neighbours) {
+    const int apart = s.head_stride > 0 ? s.head_stride : s.head_width;
+    return queue_.run(queue_.kernels().rotate_neighbours, n, s.sequence, s.heads, s.head_width,
+                      s.stride, apart, by, queue_.rotary_turns(s), rows);
+  }
+  PIPEWRIGHT_ASSERT(s.head_stride == 0, "halves of heads that lie apart, on a GPU");
+  queue_.run(queue_.kernels().rotate, n, s.sequence, s.heads, s.head_width, s.stride, by,
+             queue_.rotary_turns(s), rows);
 }
 
 }  // namespace pipewright::exec::cuda
