@@ -59,6 +59,11 @@ void refuse_for_megatron(const PlanFacts& facts, const Plan& plan, ExportedPlan&
         std::to_string(facts.context) + " and ep " + std::to_string(facts.experts) +
         ", tune with rank_order tp-cp-dp-pp");
   }
+  if (facts.pipeline > 1 && !facts.model->pattern.empty()) {
+    result.refusals.push_back(
+        "Megatron-LM lays the stages of a hybrid out by its pattern, which this format does not "
+        "write; take pp = 1");
+  }
   for (const StageBlocks& stage : facts.stages) {
     if (stage.embedding || stage.head || stage.blocks > 0) continue;
     result.refusals.push_back("Megatron-LM hangs where a stage of the layout is empty");
@@ -80,7 +85,9 @@ void add_parallelism(const PlanFacts& facts, const Plan& plan, MegatronFlags& fl
     flags.add("expert-tensor-parallel-size", facts.expert_tensor);
   if (facts.sequence_parallel && facts.tensor > 1) flags.add("sequence-parallel");
   if (facts.pipeline > 1) {
-    flags.add("pipeline-model-parallel-layout '" + megatron_layout(facts.stages) + "'");
+    std::string layout = megatron_layout(facts.stages);  // its last letter is the loss, L
+    layout.insert(layout.size() - 1, static_cast<std::size_t>(facts.model->further_tokens), 'm');
+    flags.add("pipeline-model-parallel-layout '" + layout + "'");
   }
   if (facts.pipeline > 1 && facts.chunks > 1 && megatron_group_of(plan) != facts.pipeline) {
     flags.add("microbatch-group-size-per-virtual-pipeline-stage", megatron_group_of(plan));
@@ -129,6 +136,9 @@ void add_attention(const Architecture& model, MegatronFlags& flags) {
   } else if (model.head * model.heads != model.hidden) {
     flags.add("kv-channels", model.head);
   }
+  if (model.window.tokens == 0) return;
+  flags.add("window-size " + std::to_string(model.window.tokens) + ",0");
+  flags.add_above("window-attn-skip-freq", model.window.full_every, 0);
 }
 
 void add_experts(const Architecture& model, MegatronFlags& flags) {
@@ -137,10 +147,30 @@ void add_experts(const Architecture& model, MegatronFlags& flags) {
   flags.add("moe-router-topk", model.experts.chosen);
   flags.add("moe-ffn-hidden-size", model.experts.ffn);
   flags.add_above("moe-shared-expert-intermediate-size", model.experts.shared_ffn, 0);
-  if (model.experts.dense_blocks > 0) {
+  flags.add_above("moe-latent-size", model.experts.latent, 0);
+  if (model.experts.every > 1 && model.pattern.empty()) {
+    std::string list;
+    for (int block = 0; block < model.blocks; ++block)
+      list +=
+          std::string(list.empty() ? "" : ",") + (model.kind_of(block).has_experts() ? "1" : "0");
+    flags.add("moe-layer-freq '[" + list + "]'");
+  } else if (model.experts.dense_blocks > 0) {
     flags.add("moe-layer-freq '([0]*" + std::to_string(model.experts.dense_blocks) + "+[1]*" +
               std::to_string(model.blocks - model.experts.dense_blocks) + ")'");
   }
+}
+
+/// What Megatron-LM's pretrain_mamba.py takes beside the others.
+void add_hybrid(const Architecture& model, MegatronFlags& flags) {
+  if (model.pattern.empty()) return;
+  flags.add("is-hybrid-model");
+  flags.add("hybrid-override-pattern '" + model.pattern + "'");
+  flags.add("spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec");
+  if (!model.mamba.is_used()) return;
+  flags.add("mamba-num-heads", model.mamba.heads);
+  flags.add("mamba-head-dim", model.mamba.head);
+  flags.add("mamba-state-dim", model.mamba.state);
+  flags.add("mamba-num-groups", model.mamba.groups);
 }
 
 void add_model(const Architecture& model, MegatronFlags& flags) {
@@ -149,6 +179,8 @@ void add_model(const Architecture& model, MegatronFlags& flags) {
   flags.add("ffn-hidden-size", model.ffn);
   add_attention(model, flags);
   add_experts(model, flags);
+  add_hybrid(model, flags);
+  flags.add_above("mtp-num-layers", model.further_tokens, 0);
   flags.add("seq-length", model.sequence);
   flags.add("max-position-embeddings", model.sequence);
   flags.add(std::string("position-embedding-type ") +

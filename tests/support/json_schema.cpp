@@ -120,7 +120,7 @@ void SchemaSet::check_keyword(const std::string& keyword, const Json& argument, 
   }
   if (keyword == "$ref") {
     check(resolve(argument.get<std::string>(), place.file), value, pointer, problems);
-  } else if (keyword == "oneOf") {
+  } else if (keyword == "oneOf" || keyword == "anyOf") {
     int matches = 0;
     std::string reasons;
     for (const Json& choice : argument) {
@@ -129,7 +129,7 @@ void SchemaSet::check_keyword(const std::string& keyword, const Json& argument, 
       matches += one.empty() ? 1 : 0;
       reasons += one.empty() ? "" : " | " + one.front();
     }
-    if (matches != 1) {
+    if (matches == 0 || (matches > 1 && keyword == "oneOf")) {
       problems.push_back(pointer + ": agrees with " + std::to_string(matches) +
                          " of the alternatives" + reasons);
     }

@@ -278,8 +278,9 @@ TEST(ReadJob, BatchesHaveToAgreeWhereNothingIsLeftOpen) {
 TEST(ReadJob, ModelAndClusterByNameOrAsAWhole) {
   const std::string message = refused("/model", "gpt-tinny").message();
   EXPECT_THAT(message, HasSubstr("expected an object, a preset (mlp, gpt-tiny, "));
-  EXPECT_THAT(message, HasSubstr("gpt-oss-120b) or the path of a file that exists (did you mean "
-                                 "\"gpt-tiny\"?), found \"gpt-tinny\""));
+  EXPECT_THAT(message,
+              HasSubstr("nemotron-3-super) or the path of a file that exists (did you mean "
+                        "\"gpt-tiny\"?), found \"gpt-tinny\""));
   EXPECT_EQ(refused("/model", 3).pointer(), "/model");
   EXPECT_EQ(refused("/cluster", {{"preset", "dgx-a100"}, {"devices", 12}}).pointer(),
             "/cluster/devices");

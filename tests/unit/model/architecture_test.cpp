@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/architecture_json.hpp"
 #include "tests/support/expect_refusal.hpp"
 
 namespace pipewright {
@@ -19,7 +20,9 @@ TEST(Architecture, PresetsHaveThePublishedNumberOfParameters) {
       {"megatron-1t", 1008.0},  {"gpt3-175b", 174.6},       {"llama3-8b", 8.03},
       {"llama3-70b", 70.55},    {"llama3-405b", 405.85},    {"mixtral-8x7b", 46.7},
       {"deepseek-v2", 235.7},   {"deepseek-v3", 671.0},     {"kimi-k2", 1026.0},
-      {"qwen3-30b-a3b", 30.5},  {"qwen3-235b-a22b", 235.1}, {"gpt-oss-120b", 116.83},
+      {"qwen3-30b-a3b", 30.5},  {"qwen3-235b-a22b", 235.1}, {"gpt-oss-20b", 20.91},
+      {"gpt-oss-120b", 116.83}, {"llama4-maverick", 400},   {"nemotron-h-8b", 8.1},
+      {"nemotron-h-56b", 56.3}, {"nemotron-3-nano", 31.6},  {"nemotron-3-super", 120.6},
   };
   ASSERT_EQ(std::size(published), architecture_preset_names().size());
   for (const auto& [name, billions] : published) {
@@ -34,6 +37,68 @@ TEST(Architecture, ATokenMeetsTheChosenExpertsOnly) {
   EXPECT_NEAR(active_parameters(architecture_preset("deepseek-v3")) / 1e9, 37.5, 0.3);
   const Architecture dense = architecture_preset("llama3-8b");
   EXPECT_EQ(active_parameters(dense), parameters(dense));
+}
+
+TEST(Architecture, AKindOfBlockIsByItsPlaceOrByTheLetterOfAPattern) {
+  const Architecture llama4 = architecture_preset("llama4-maverick");
+  EXPECT_FALSE(llama4.kind_of(0).has_experts());  // every other has them, the second first
+  EXPECT_TRUE(llama4.kind_of(47).has_experts());
+  const Architecture nano = architecture_preset("nemotron-3-nano");  // MEMEM*…
+  EXPECT_EQ(nano.kind_of(0), (BlockKind{Mixer::Mamba, FeedForward::None}));
+  EXPECT_EQ(nano.kind_of(1), (BlockKind{Mixer::None, FeedForward::Experts}));
+  EXPECT_EQ(nano.kind_of(5), (BlockKind{Mixer::Attention, FeedForward::None}));
+  EXPECT_NEAR(active_parameters(nano) / 1e9, 3.6, 0.05);
+  EXPECT_NEAR(active_parameters(architecture_preset("nemotron-3-super")) / 1e9, 12.7, 0.1);
+  EXPECT_NEAR(active_parameters(llama4) / 1e9, 17.2, 0.1);
+}
+
+/// 128 heads of 64 with a state of 128 in 8 groups, of a model 4,096 wide: into it, out of it, a
+/// convolution of four with a shift, three numbers a head and a norm.
+TEST(Architecture, AMambaBlockHasItsWeights) {
+  const Architecture model = architecture_preset("nemotron-h-8b");
+  const double inner = 8192, convolved = inner + 2 * 8 * 128;
+  EXPECT_EQ(
+      block_parameters(model, {Mixer::Mamba, FeedForward::None}),
+      4096 + 4096 * (2 * inner + 2 * 8 * 128 + 128 + inner) + 5 * convolved + 3 * 128 + inner);
+}
+
+Architecture read(const char* text) {
+  const Json document = Json::parse(text);
+  return read_architecture(JsonCursor(document, "model.json"));
+}
+
+TEST(Architecture, APatternSaysHowManyLayersThereAre) {
+  const Architecture model = read(
+      R"({"schema": "pipewright.architecture/1", "hidden": 64, "heads": 4, "vocabulary": 100,
+          "sequence": 32, "pattern": "M-*E", "mamba": {"heads": 4, "head": 32, "state": 16},
+          "experts": {"count": 4, "chosen": 2, "ffn": 64, "latent": 16},
+          "attention_window": {"tokens": 8}, "further_tokens": 1})");
+  EXPECT_EQ(model.blocks, 4);
+  EXPECT_EQ(model.kind_of(2).mixer, Mixer::Window);
+  EXPECT_EQ(read(to_json(model).dump().c_str()), model);
+}
+
+TEST(Architecture, APatternThatDoesNotFitIsRefused) {
+  const auto refused = [](const std::string& more) {
+    try {
+      read((R"({"schema": "pipewright.architecture/1", "hidden": 64, "heads": 4, "vocabulary": 100,
+               "sequence": 32, )" +
+            more + "}")
+               .c_str());
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string("taken");
+  };
+  const auto expect = [&](const std::string& more, const std::string& words) {
+    EXPECT_NE(refused(more).find(words), std::string::npos) << more << ": " << refused(more);
+  };
+  expect(R"("pattern": "M-")", "there is no mamba");
+  expect(R"("pattern": "*E")", "there are no experts");
+  expect(R"("pattern": "*X")", "found \"X\"");
+  expect(R"("pattern": "*-", "layers": 3)", "2 letters for 3 layers");
+  expect(R"("pattern": "*E", "experts": {"count": 4, "chosen": 2, "ffn": 64, "every": 2})",
+         "leave out dense_layers, every and full_every");
 }
 
 TEST(Architecture, AGptBlockHasTwelveHiddenSquaresAndThirteenHidden) {

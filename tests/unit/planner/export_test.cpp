@@ -142,10 +142,29 @@ TEST(Megatron, AnArchitectureIsWrittenWithItsExpertsAndItsAttention) {
   EXPECT_EQ(megatron(plan).count("--use-tp-pp-dp-mapping"), 1U);
   plan.expert_tensor_parallel = 0;
   EXPECT_NE(refusal_of(plan, "megatron").find("cp 1 and ep 2"), std::string::npos);
+  plan.expert_tensor_parallel = 1;
+  plan.architecture->further_tokens = 1;
+  EXPECT_EQ(megatron(plan).at("--pipeline-model-parallel-layout"), "Et*15|(t*16|)*2t*14mL");
   const auto llama = megatron(plan_of_architecture("llama3-70b", {40, 40}));
   EXPECT_EQ(llama.at("--num-query-groups"), "8");
   EXPECT_EQ(llama.count("--swiglu") + llama.count("--disable-bias-linear"), 2U);
   EXPECT_EQ(llama.at("--position-embedding-type"), "rope");
+}
+
+TEST(Megatron, LayersOfOtherKindsAreWritten) {
+  const auto oss = megatron(plan_of_architecture("gpt-oss-20b", {12, 12}));
+  EXPECT_EQ(oss.at("--window-size"), "128,0");
+  EXPECT_EQ(oss.at("--window-attn-skip-freq"), "2");
+  Plan llama4 = plan_of_architecture("llama4-maverick", {24, 24});
+  llama4.architecture->blocks = 4;
+  EXPECT_EQ(megatron(llama4).at("--moe-layer-freq"), "[0,1,0,1]");
+  const auto super = megatron(plan_of_architecture("nemotron-3-super", {88}));
+  EXPECT_EQ(super.at("--hybrid-override-pattern").size(), 88U);
+  EXPECT_EQ(super.at("--moe-latent-size"), "1024");
+  EXPECT_EQ(super.at("--mamba-state-dim"), "128");
+  EXPECT_NE(
+      refusal_of(plan_of_architecture("nemotron-3-super", {44, 44}), "megatron").find("hybrid"),
+      std::string::npos);
 }
 
 TEST(Megatron, HowKeysComeTogetherIsWhatThePlanWasPricedWith) {

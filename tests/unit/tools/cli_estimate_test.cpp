@@ -48,6 +48,31 @@ TEST(Estimate, TriesOnlyWhatIsFixed) {
   }
 }
 
+/// The first rank has the slowest stage: fewer blocks on it make a step shorter.
+TEST(Estimate, TakesTheBlocksOfEachRank) {
+  const Folder folder;
+  const auto step = [&](const std::string& blocks) {
+    const auto result = pipewright(
+        "estimate llama3-8b --devices 8 --global-batch 64 --tp 2 --blocks " + blocks +
+            " --vpp 1 --micro-batch-size 1 --zero 1 --recompute none --sequence-parallel on --json",
+        folder);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const json best = json::parse(result.out).at("best");
+    EXPECT_EQ(best.at("pp"), 4);
+    return best.at("step_ns").get<long>();
+  };
+  EXPECT_LT(step("8,8,8,8"), step("11,7,7,7"));
+  EXPECT_LT(step("8,9,9,6"), step("8,8,8,8"));  // the head is on the last
+  const auto refusal_of = [&](const std::string& more) {
+    const auto result =
+        pipewright("estimate llama3-8b --devices 8 --global-batch 64 " + more, folder);
+    EXPECT_EQ(result.status, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_NE(refusal_of("--blocks 8,8,8").find("32 blocks on all ranks"), std::string::npos);
+  EXPECT_NE(refusal_of("--pp 2 --blocks 8,8,8,8").find("4 pipeline ranks"), std::string::npos);
+}
+
 TEST(Estimate, ReadsAModelAndAClusterFromFiles) {
   const Folder folder;
   std::ofstream(folder.path() / "small.json")
