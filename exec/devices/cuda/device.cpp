@@ -1,7 +1,6 @@
 #include "exec/devices/cuda/device.hpp"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -24,16 +23,11 @@ bool shares_out_updates(const Program& program) {
   });
 }
 
-/// Whether some of the replicas that sum gradients together hold the same experts.
-bool has_copies_of_experts(const Program& program) {
-  for (const Collective& collective : program.collectives) {
-    if (collective.kind != ActionKind::ReduceGrad) continue;
-    std::set<int> experts;
-    for (const Collective::Member& member : collective.members) {
-      if (!experts.insert(place_of_experts(program.devices, member.rank)).second) return true;
-    }
-  }
-  return false;
+/// Whether the norm is asked for, though nothing may be clipped by it.
+bool has_norm(const Program& program) {
+  return std::any_of(
+      program.collectives.begin(), program.collectives.end(),
+      [](const Collective& collective) { return collective.kind == ActionKind::ReduceNorm; });
 }
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -71,7 +65,9 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       timeline_(queue_, transport),
       ranges_(cuda, program, rank),
       marks_(training.records_work ? &cuda : nullptr, program, rank),
-      sums_(program, rank, &transport, training.training.optimizer.clip_grad_norm),
+      tied_tables_(queue_),
+      sums_(program, rank, &transport, training.training.optimizer.clip_grad_norm,
+            training.training.options.ranks.experts_differ_along_context()),
       stages_(program, rank),
       messages_{[this](Flow flow, int from, int of) { return fetch(flow, from, of); },
                 [this](Flow flow, int from, int of, Buffer made) {
@@ -81,11 +77,13 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       member_sums_(queue_, between()),
       tensors_(program.stages, program.micro_batches) {
   const cpu::Training& of = training.training;
-  if (of.optimizer.clip_grad_norm > 0 && transport.peers() == nullptr)
-    sums_.clip_on(clipping_.emplace(queue_, program.ranks(), of.optimizer.clip_grad_norm));
+  if (of.optimizer.clip_grad_norm > 0 || has_norm(program))
+    clipping_.emplace(queue_, program.ranks(), of.optimizer.clip_grad_norm);
+  // Else the host has the norm: it goes to other processes.
+  if (clipping_ && transport.peers() == nullptr) sums_.clip_on(*clipping_);
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = of.stages[static_cast<std::size_t>(id.value)];
-    auto shards = shards_of(program, id, rank, false);
+    auto shards = shards_of(program, id, rank, of.options.ranks.experts_differ_along_context());
     StageSpec spec{of.model,         plan.first_layer, plan.end_layer, of.micro_batch_size,
                    of.micro_batches, of.seed,          of.optimizer,   of.options.recompute};
     spec.place.tensor = coordinate_of(program.devices, kTensorAxis, rank);
@@ -99,6 +97,7 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
     if (of.start != nullptr) cpu::restore(*stage, *of.start);
     sums_.add(id, *stage);
     if (clipping_) clipping_->add(*stage, stage->weights());
+    if (stage->shares_table()) tied_tables_.add(*stage);
     stages_.add(id, std::move(stage));
   }
 }
@@ -242,10 +241,11 @@ void Device::update() {
 void Device::leave_sums_to_transport() {
   if (queue_.site().precision == Precision::Exact) return;
   transport_sums_ = true;
-  // NCCL sums what all replicas have alike, and nothing is left where each expert is on one of
-  // them.
-  if (cpu::division_of(program_, training_.training).experts > 1 && has_copies_of_experts(program_))
-    return;
+  if (clipping_) {
+    clipping_->leave_sums_to_transport();
+    sums_.clip_on(*clipping_);
+  }
+  sums_.tie_on(tied_tables_);
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 

@@ -8,8 +8,8 @@
 // launch: computations and messages then do nothing here.
 //
 // The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
-// at collectives (the sums of replicas' gradients, and of ranks that divide layers, go by way of
-// the host, if the transport does not sum), and where ranks of several processes clip gradients.
+// at collectives that the transport does not sum (of replicas' gradients, of tied tables, and of
+// ranks that divide layers), and where ranks of several processes clip gradients in exact numerics.
 // Times of computations are the GPU's.
 #pragma once
 
@@ -28,6 +28,7 @@
 #include "exec/devices/cuda/payload.hpp"
 #include "exec/devices/cuda/stage.hpp"
 #include "exec/devices/cuda/step_graph.hpp"
+#include "exec/devices/cuda/tied_tables.hpp"
 #include "exec/devices/cuda/timeline.hpp"
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/runtime/device.hpp"
@@ -117,8 +118,9 @@ class Device final : public exec::Device {
 
   /// For a transport that puts work of its own on this rank's GPU.
   Queue& queue() { return queue_; }
-  /// For one that sums on GPUs: from now on it gets gradients of a REDUCE_GRAD as a DevicePart, and
-  /// gathered() gives one back. Not in exact numerics, whose sums are no floats.
+  /// For one that sums on GPUs: from now on it gets gradients of a REDUCE_GRAD, squares of a
+  /// REDUCE_NORM and tables of a REDUCE_TIED as a DevicePart, and gathered() gives one back. Not in
+  /// exact numerics, whose sums are no floats.
   void leave_sums_to_transport();
   DeviceTimeline& timeline() { return timeline_; }
   /// Of what a RECV of this rank brings.
@@ -166,7 +168,8 @@ class Device final : public exec::Device {
   DeviceTimeline timeline_;
   ActionRanges ranges_;
   ActivityMarks marks_;
-  std::optional<Clipping> clipping_;  // else the host has the norm: it goes to other processes
+  std::optional<Clipping> clipping_;  // none: the Program has no norm
+  TiedTables tied_tables_;
   GradientSums sums_;
   RankStages<Stage, Buffer> stages_;
   const RankStages<Stage, Buffer>::Messages messages_;

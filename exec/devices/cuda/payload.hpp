@@ -28,12 +28,12 @@ class DevicePayload final : public Payload {
   RankId owner;
 };
 
-/// Numbers of a layer that the ranks of a group bring together, each in place: all of them are
-/// summed, or each rank is left with the sum of its part, or each brings its part, an equal one.
+/// Numbers that the ranks of a group bring together, each in place: all of them are summed, or each
+/// rank is left with the sum of its part, or each brings its part, an equal one.
 struct ArrayOfGroup {
   void* at = nullptr;
   std::size_t size = 0;
-  bool is_narrow = false;  // bfloat16, else float32
+  bool is_narrow = false;  // bfloat16, else float32; of a norm float64
 };
 
 /// Arrays of so many bytes that go round the ranks of a group: each sends one to the next rank, and
@@ -64,7 +64,8 @@ class DevicePart final : public Part {
         bytes(buffer.bytes()),
         beside(std::move(also)),
         ready(std::move(when)) {}
-  /// Of the array so many bytes in front.
+  /// Of the array all members have so many bytes in front; the rest is of experts, of which each
+  /// has those that it holds.
   DevicePart(Buffer what, std::size_t in_front, Event when)
       : buffer(std::move(what)), bytes(in_front), ready(std::move(when)) {}
   DevicePart(const ArrayOfGroup& what, Event when) : of_group(what), ready(std::move(when)) {}
@@ -79,7 +80,7 @@ class DevicePart final : public Part {
   RoundOfGroup round;        // or this:
   ExchangeOfGroup exchange;  // or these:
   Buffer buffer;
-  std::size_t bytes = 0;  // of it
+  std::size_t bytes = 0;  // of it, that all members have
   Buffer beside;          // is gathered too, if there is one
   Event ready;            // after the work that made the part; of what comes back, after the sum
 };

@@ -15,7 +15,7 @@ std::unique_ptr<StageDevice> device_for(Queue& queue, const StageSpec& spec,
                                         const ShardPlace& place) {
   require_layers(*spec.model);
   return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, place,
-                                       spec.ranks.experts > 1);
+                                       spec.ranks.expert_replicas() > 1);
 }
 
 }  // namespace
@@ -45,8 +45,9 @@ bool Stage::sums_on_gpu() const {
   return sums_on_gpu_ && (!is_sharded() || on().parameters().are_equal_parts());
 }
 
-/// All gradients, but those of experts that differ among replicas, as one array, which the
-/// transport changes in place, after what is on the computing stream; zeros where nothing went in.
+/// All gradients as one array, with those of experts that differ among replicas at its end, which
+/// the transport changes in place, after what is on the computing stream; zeros where nothing went
+/// in.
 PartPtr Stage::part_on_device() {
   if (!sums_on_gpu()) return nullptr;
   if (!has_gradients()) begin_gradients();
@@ -72,6 +73,11 @@ bool Stage::takes_from_device(const std::vector<PartPtr>& parts) {
   if (sum == nullptr) return false;
   on().queue().wait(on().queue().computing(), sum->ready);
   return true;
+}
+
+TableGradient Stage::table_gradient() {
+  static_cast<void>(on().parameters().gradients());
+  return {shared_table().device_gradient, shared_table_size(), own_part_of_table()};
 }
 
 void Stage::end_step() {

@@ -17,6 +17,14 @@ namespace pipewright::exec::cuda {
 
 class StageDevice;  // exec/devices/cuda/stage_device.hpp
 
+/// The gradient of a table that stages share, where the GPU has it, and the elements of it that
+/// this replica brings to the sum.
+struct TableGradient {
+  float* at = nullptr;
+  std::size_t size = 0;
+  ElementRange own;
+};
+
 class Stage final : public TrainableStage {
  public:
   /// Throws InputError if the layers do not fit each other, or no GPU trains them. Functions that
@@ -37,6 +45,8 @@ class Stage final : public TrainableStage {
   void leave_sums_to_transport() { sums_on_gpu_ = true; }
   PartPtr part_on_device() override;
   bool takes_from_device(const std::vector<PartPtr>& parts) override;
+  /// Of a stage that shares_table(); zeros where nothing went in.
+  TableGradient table_gradient();
   /// Of a sharded stage, the same of what layers read of the weights, whose own part is there, and
   /// of the gradients where they are to be looked at: null, and false, where the host brings them.
   PartPtr weights_on_device(bool with_gradients);
