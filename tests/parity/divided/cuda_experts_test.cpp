@@ -167,8 +167,8 @@ TEST(CudaExperts, RowsGoToTheirExpertsOverNccl) {
 /// NCCL sums what all replicas hold in place, and the counts of choices with it; and where an
 /// expert is on two, their gradients of it by a call of its own.
 TEST(CudaExperts, NcclSumsWhatAllReplicasHoldAndTheExpertsOfSome) {
-  for (const int replicas : {1, 2}) {
-    const Layout layout{.tensor = 1, .replicas = replicas, .experts = 2};
+  for (const auto& [tensor, replicas] : {std::pair(1, 1), {1, 2}, {2, 1}, {2, 2}}) {
+    const Layout layout{.tensor = tensor, .replicas = replicas, .experts = 2};
     const Program program =
         divided(one_rank(), grouped(), layout, policies_of(Over::Nccl).front(), Numerics::Fast);
     DividedSetting setting(program, grouped(), Numerics::Fast, layout);
