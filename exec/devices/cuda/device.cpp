@@ -48,7 +48,7 @@ void require_trainable(const Program& program, const CudaTraining& training) {
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
   if (shares_out_updates(program)) require_layers_shared_out(*training.training.model);
-  if (training.as_graph) require_captured(program, *training.training.model);
+  if (training.as_graph) require_captured(program, *training.training.model, training.precision);
 }
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
@@ -79,8 +79,6 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
   const cpu::Training& of = training.training;
   if (of.optimizer.clip_grad_norm > 0 || has_norm(program))
     clipping_.emplace(queue_, program.ranks(), of.optimizer.clip_grad_norm);
-  // Else the host has the norm: it goes to other processes.
-  if (clipping_ && transport.peers() == nullptr) sums_.clip_on(*clipping_);
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = of.stages[static_cast<std::size_t>(id.value)];
     auto shards = shards_of(program, id, rank, of.options.ranks.experts_differ_along_context());
@@ -99,6 +97,21 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
     if (clipping_) clipping_->add(*stage, stage->weights());
     if (stage->shares_table()) tied_tables_.add(*stage);
     stages_.add(id, std::move(stage));
+  }
+  if (transport.peers() == nullptr) sum_among_threads();
+}
+
+/// Else hosts sum: what goes to other processes is in their memory.
+void Device::sum_among_threads() {
+  if (clipping_) sums_.clip_on(*clipping_);
+  for (const Instruction& in : program_.rank_code(rank_)) {
+    const bool is_tied = in.kind == ActionKind::ReduceTied;
+    if (!is_tied && (in.kind != ActionKind::ReduceGrad || !in.in_collective())) continue;
+    if (!adds_copies(program_, in, rank_, queue_.site().precision)) continue;
+    if (is_tied)
+      sums_.tie_on(tied_tables_);
+    else
+      stages_.at(in.stage).add_copies();
   }
 }
 
@@ -245,8 +258,15 @@ void Device::leave_sums_to_transport() {
     clipping_->leave_sums_to_transport();
     sums_.clip_on(*clipping_);
   }
+  tied_tables_.leave_sums_to_transport();
   sums_.tie_on(tied_tables_);
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
+}
+
+std::int64_t Device::copy_bytes() const {
+  std::int64_t bytes = tied_tables_.copy_bytes();
+  for (const Stage* stage : stages_.own()) bytes += stage->copy_bytes();
+  return bytes;
 }
 
 void Device::give_weights(InstructionId member) {

@@ -8,9 +8,9 @@
 // launch: computations and messages then do nothing here.
 //
 // The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
-// at collectives that the transport does not sum (of replicas' gradients, of tied tables, and of
-// ranks that divide layers), and where ranks of several processes clip gradients in exact numerics.
-// Times of computations are the GPU's.
+// at collectives, unless the transport sums, or ranks that are threads of one process add up sums
+// of squares and copies of replicas' gradients and of tied tables
+// (exec/devices/cuda/gradient_copies.hpp). Times of computations are the GPU's.
 #pragma once
 
 #include <functional>
@@ -108,6 +108,8 @@ class Device final : public exec::Device {
   PoolFigures memory_figures() { return queue_.memory().figures(); }
   PoolFigures message_figures() { return queue_.messages().figures(); }
   PoolFigures weight_figures() { return queue_.weights().figures(); }
+  /// Among the weights: of gradients, for other ranks.
+  std::int64_t copy_bytes() const;
   /// Of cuBLAS, and what the transport has told.
   std::int64_t workspace_bytes() const { return queue_.workspace_bytes(); }
   std::int64_t transport_bytes() const { return transport_bytes_; }
@@ -134,6 +136,7 @@ class Device final : public exec::Device {
     bool is_arrival = false;  // and the computing stream must wait for `ready`
   };
 
+  void sum_among_threads();
   void await_input(const Action& action);
   void perform(const Action& action);
   void compute_part(const Action& action);

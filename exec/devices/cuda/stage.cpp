@@ -40,6 +40,8 @@ void Stage::end_rehearsal() {
   on().parameters().forget_health();
 }
 
+void Stage::add_copies() { copies_.emplace(on().queue()); }
+
 /// Replicas that share out more than one array do it by way of the hosts.
 bool Stage::sums_on_gpu() const {
   return sums_on_gpu_ && (!is_sharded() || on().parameters().are_equal_parts());
@@ -49,11 +51,16 @@ bool Stage::sums_on_gpu() const {
 /// the transport changes in place, after what is on the computing stream; zeros where nothing went
 /// in.
 PartPtr Stage::part_on_device() {
-  if (!sums_on_gpu()) return nullptr;
+  if (!sums_on_gpu() && !copies_) return nullptr;
   if (!has_gradients()) begin_gradients();
   Queue& queue = on().queue();
   Parameters& parameters = on().parameters();
   const Buffer gradients = parameters.gradients();
+  if (!sums_on_gpu()) {
+    // Experts that differ among replicas have sums of their own.
+    if (parameters.common_bytes() < gradients.bytes()) return nullptr;
+    return copies_->bring(gradients.floats(), gradients.words());
+  }
   return std::make_shared<DevicePart>(gradients, parameters.common_bytes(),
                                       queue.record(queue.computing()));
 }
@@ -67,8 +74,12 @@ PartPtr Stage::weights_on_device(bool with_gradients) {
                                       gradients);
 }
 
-/// It lies where the part did.
+/// It lies where the part did, or is made there.
 bool Stage::takes_from_device(const std::vector<PartPtr>& parts) {
+  if (copies_ && !sums_on_gpu_) {
+    const Buffer gradients = on().parameters().gradients();
+    if (copies_->add_up(parts, gradients.floats(), gradients.words())) return true;
+  }
   const auto* sum = dynamic_cast<const DevicePart*>(parts.front().get());
   if (sum == nullptr) return false;
   on().queue().wait(on().queue().computing(), sum->ready);

@@ -7,8 +7,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "exec/devices/cuda/gradient_copies.hpp"
 #include "exec/devices/cuda/parameters.hpp"
 #include "exec/devices/cuda/queue.hpp"
 #include "exec/training/stage.hpp"
@@ -40,9 +42,11 @@ class Stage final : public TrainableStage {
   /// What micro-batches without meaning have left is gone.
   void end_rehearsal();
 
-  /// From now on the transport sums gradients where they lie. Not in exact numerics, whose sums are
-  /// no floats.
+  /// Not in exact numerics, whose sums are no floats: from now on the transport sums gradients
+  /// where they lie; or ranks that are threads of this process add up copies.
   void leave_sums_to_transport() { sums_on_gpu_ = true; }
+  void add_copies();
+  std::int64_t copy_bytes() const { return copies_ ? copies_->bytes() : 0; }
   PartPtr part_on_device() override;
   bool takes_from_device(const std::vector<PartPtr>& parts) override;
   /// Of a stage that shares_table(); zeros where nothing went in.
@@ -70,6 +74,7 @@ class Stage final : public TrainableStage {
   bool sums_on_gpu() const;
 
   bool sums_on_gpu_ = false;
+  std::optional<GradientCopies> copies_;  // of replicas, if the transport does not sum
 };
 
 }  // namespace pipewright::exec::cuda

@@ -19,19 +19,20 @@ PartPtr TiedTables::tables(std::span<StageGradients* const> counted) {
     };
     clear(0, own.begin);
     clear(own.end, table.size);
-    if (table.at != sum.at)
-      queue_.run(queue_.cuda().kernels.add_to, sum.size, table.at,
-                 sum.at);  // floats in any numbers
+    if (table.at != sum.at) queue_.run(queue_.cuda().kernels.add_to, sum.size, table.at, sum.at);
   }
+  if (!transport_sums_) return copies_.bring(sum.at, sum.size);
   return std::make_shared<DevicePart>(ArrayOfGroup{sum.at, sum.size},
                                       queue_.record(queue_.computing()));
 }
 
 void TiedTables::take(const std::vector<PartPtr>& parts) {
-  const auto* sum = dynamic_cast<const DevicePart*>(parts.front().get());
-  if (sum == nullptr) throw RunError("received what is no sum of a tied table's gradients");
-  queue_.wait(queue_.computing(), sum->ready);
   const TableGradient whole = stages_.front()->table_gradient();
+  if (!copies_.add_up(parts, whole.at, whole.size)) {
+    const auto* sum = dynamic_cast<const DevicePart*>(parts.front().get());
+    if (sum == nullptr) throw RunError("received what is no sum of a tied table's gradients");
+    queue_.wait(queue_.computing(), sum->ready);
+  }
   for (Stage* const stage : stages_) {
     const TableGradient table = stage->table_gradient();
     if (table.at != whole.at) queue_.copy(table.at, whole.at, whole.size * sizeof(float));

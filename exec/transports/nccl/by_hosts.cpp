@@ -1,7 +1,5 @@
 #include "exec/transports/nccl/by_hosts.hpp"
 
-#include <algorithm>
-
 #include "core/model/find_layer.hpp"
 #include "exec/transports/nccl/communicators.hpp"
 
