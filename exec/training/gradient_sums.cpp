@@ -38,13 +38,11 @@ void GradientSums::hand_in(InstructionId member) {
   switch (program_.code[member].kind) {
     case ActionKind::ReduceNorm:
       take();
-      return transport_->contribute(rank_, member,
-                                    device_ != nullptr
-                                        ? device_->squares(counted())
-                                        : PartPtr(std::make_shared<NormMessage>(own_squares())));
+      return transport_->contribute(rank_, member, norm_part());
     case ActionKind::ReduceTied:
       take();
-      return hand_in(member, own_tables());
+      if (tying_ == nullptr) return hand_in(member, own_tables());
+      return transport_->contribute(rank_, member, tying_->tables(counted_tables()));
     default: {
       StageGradients& stage = stage_of(member);
       PartPtr part = stage.part_on_device();
@@ -85,6 +83,7 @@ void GradientSums::take() {
   const auto tied = std::exchange(tied_, std::nullopt);
   if (!tied) return;
   const std::vector<PartPtr> messages = transport_->gathered(rank_, *tied);
+  if (tying_ != nullptr) return tying_->take(messages);
   std::vector<GradientPart> arrived;
   set_tables(parts_of(messages, arrived));
 }
@@ -118,6 +117,14 @@ std::vector<StageGradients*> GradientSums::counted() const {
   return stages;
 }
 
+/// Nobody asks for the norm where nothing is clipped.
+PartPtr GradientSums::norm_part() {
+  const bool clips = most_norm_ > 0;
+  if (clipping_ != nullptr)
+    return clipping_->squares(clips ? counted() : std::vector<StageGradients*>{});
+  return std::make_shared<NormMessage>(clips ? own_squares() : SquareSum{});
+}
+
 SquareSum GradientSums::own_squares() {
   SquareSum sum;
   for (StageGradients* stage : counted()) {
@@ -129,11 +136,15 @@ SquareSum GradientSums::own_squares() {
 }
 
 void GradientSums::clip() {
-  if (most_norm_ <= 0) return;
+  if (most_norm_ <= 0) {
+    if (const auto unused = std::exchange(norm_, std::nullopt))
+      static_cast<void>(transport_->gathered(rank_, *unused));
+    return;
+  }
   // Without a REDUCE_NORM there is no other rank.
-  if (device_ != nullptr) {
-    return device_->clip(norm_ ? transport_->gathered(rank_, *norm_)
-                               : std::vector<PartPtr>{device_->squares(counted())});
+  if (clipping_ != nullptr) {
+    return clipping_->clip(norm_ ? transport_->gathered(rank_, *norm_)
+                                 : std::vector<PartPtr>{clipping_->squares(counted())});
   }
   const std::optional<SquareSum> squares =
       norm_ ? total_of(transport_->gathered(rank_, *norm_)) : own_squares();
@@ -145,11 +156,19 @@ void GradientSums::clip() {
   }
 }
 
+std::vector<StageGradients*> GradientSums::counted_tables() const {
+  std::vector<StageGradients*> stages;
+  for (const Own& own : stages_) {
+    if (own.gradients->shares_table() && counts(own, first_micro_batch_))
+      stages.push_back(own.gradients);
+  }
+  return stages;
+}
+
 GradientPart GradientSums::own_tables() {
   GradientPart all;
-  for (const Own& own : stages_) {
-    if (!own.gradients->shares_table() || !counts(own, first_micro_batch_)) continue;
-    GradientPart one = own.gradients->table_part();
+  for (StageGradients* stage : counted_tables()) {
+    GradientPart one = stage->table_part();
     std::move(one.gradients.begin(), one.gradients.end(), std::back_inserter(all.gradients));
     std::move(one.sums.begin(), one.sums.end(), std::back_inserter(all.sums));
   }
@@ -158,6 +177,7 @@ GradientPart GradientSums::own_tables() {
 
 void GradientSums::tie_alone() {
   take();
+  if (tying_ != nullptr) return tying_->take({tying_->tables(counted_tables())});
   const GradientPart own = own_tables();
   const GradientPart* const parts[] = {&own};
   set_tables(parts);

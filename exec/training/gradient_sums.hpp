@@ -53,17 +53,30 @@ class StageGradients {
   virtual void set_table(std::span<const GradientPart* const> parts) = 0;
 };
 
-/// Clipping by a device whose ranks reach one another's memory, so that no host waits for the norm.
+/// Clipping by a device whose ranks reach one another's memory, or whose transport sums on devices,
+/// so that no host waits for the norm.
 class ClippingOnDevice {
  public:
   virtual ~ClippingOnDevice() = default;
 
-  /// The sum of the squares of these stages' gradients, for the other ranks of this process.
+  /// The sum of the squares of these stages' gradients, for the other ranks.
   virtual PartPtr squares(std::span<StageGradients* const> counted) = 0;
   /// All gradients of this rank are scaled so that the norm of what these sums are of, those of
-  /// squares() of all ranks, is at most what is allowed. Tells by the stages' not_finite() of a
-  /// norm without meaning.
+  /// squares() of all ranks or what the transport has made of them, is at most what is allowed.
+  /// Tells by the stages' not_finite() of a norm without meaning.
   virtual void clip(const std::vector<PartPtr>& parts) = 0;
+};
+
+/// The same of the sums of a table that stages share.
+class TyingOnDevice {
+ public:
+  virtual ~TyingOnDevice() = default;
+
+  /// The sum of these stages' gradients of the table, for the other ranks.
+  virtual PartPtr tables(std::span<StageGradients* const> counted) = 0;
+  /// The table's gradient becomes, in all stages of this rank, the sum of what these are, those of
+  /// tables() of all ranks or what the transport has made of them.
+  virtual void take(const std::vector<PartPtr>& parts) = 0;
 };
 
 class GradientSums {
@@ -76,7 +89,9 @@ class GradientSums {
   /// A stage of this rank. Before the first step, in ascending order.
   void add(StageId id, StageGradients& stage);
   /// The norm is this one's affair from now on; it must outlive this.
-  void clip_on(ClippingOnDevice& device) { device_ = &device; }
+  void clip_on(ClippingOnDevice& device) { clipping_ = &device; }
+  /// And the same of a tied table.
+  void tie_on(TyingOnDevice& device) { tying_ = &device; }
   /// Called with each copy of gradients, or weights, that is made for other ranks.
   void tell_copies_to(std::function<void(const GradientPart&)> told) { told_ = std::move(told); }
 
@@ -109,6 +124,8 @@ class GradientSums {
   std::vector<const GradientPart*> of_same_experts(
       InstructionId member, std::span<const GradientPart* const> parts) const;
   std::vector<StageGradients*> counted() const;
+  std::vector<StageGradients*> counted_tables() const;
+  PartPtr norm_part();
   SquareSum own_squares();
   GradientPart own_tables();
   void set_tables(std::span<const GradientPart* const> parts);
@@ -120,7 +137,8 @@ class GradientSums {
   const MicroBatchId first_micro_batch_, first_of_experts_;
   Transport* const transport_;
   const double most_norm_;
-  ClippingOnDevice* device_ = nullptr;
+  ClippingOnDevice* clipping_ = nullptr;
+  TyingOnDevice* tying_ = nullptr;
   std::function<void(const GradientPart&)> told_;
   std::vector<Own> stages_;
   std::vector<InstructionId> reductions_;  // that have ended and wait for the update

@@ -171,6 +171,11 @@ class TrainableStage : public StageGradients {
   std::int64_t state_bytes() const { return weights_->bytes(); }
 
  protected:
+  /// Of a stage that shares_table(): the table, and which of its elements this replica's gradient
+  /// has; of a sharded stage others have the rest.
+  const Parameter& shared_table() const { return *parameters_.all[*parameters_.shared_table]; }
+  std::size_t shared_table_size() const { return parameters_.sizes[*parameters_.shared_table]; }
+  ElementRange own_part_of_table() const { return range_of(*parameters_.shared_table); }
   /// They become 0, whatever went into them.
   void begin_gradients();
   bool has_gradients() const { return !gradients_are_old_ && gradient_micro_batches_ > 0; }

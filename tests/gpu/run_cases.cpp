@@ -256,7 +256,7 @@ Program forwards_of(const RunCase& c) {
 TEST_F(CudaForwards, HaveTheSerialForwardsBits) {
   for (const Model& model : {small_transformer(), small_llama(), small_deepseek(), small_model(),
                              classifier(), model_preset("resnet-tiny")}) {
-    const bool has_graph = exec::cuda::why_not_captured({}, model).empty();
+    const bool has_graph = exec::cuda::why_not_captured({}, model, Precision::Exact).empty();
     for (const RunMode mode : {RunMode::Evaluate, RunMode::Predict}) {
       const Program one = forwards_of({"gpipe", 1, 4, 1, "torch"});
       const ForwardNumbers expected = numbers_of(nullptr, one, model, mode, Precision::Exact);

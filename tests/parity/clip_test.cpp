@@ -92,6 +92,14 @@ TEST(Clipping, LeavesTheNormThatIsAskedForAndTheDirection) {
   EXPECT_EQ(after_one_step(2 * norm_of(free)).gradients, free.gradients);
 }
 
+/// A Program may ask for one all the same.
+TEST(Clipping, LeavesGradientsAloneWhereNobodyAsksForANorm) {
+  const Program program = clipping(planner::make_order("1f1b", {2, 4, 1, {}}), "torch");
+  Setting setting(program);
+  setting.training.options.numerics = Numerics::Exact;
+  expect_equal(pipelined(program, setting.training), serial(setting.training));
+}
+
 TEST(Clipping, NeedsAProgramWithANormAndASynchronousOrder) {
   const Program program = program_of({"1f1b", 2, 4, 1, "torch"});
   Setting setting(program);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "core/plan/tied_stages.hpp"
 #include "exec/base/waiting.hpp"
 #include "exec/collectives/process/job_groups.hpp"
 #include "exec/transports/nccl/run.hpp"
@@ -13,6 +14,8 @@
 #include "planner/plans/data_parallel.hpp"
 #include "planner/schedules/registry.hpp"
 #include "tests/parity/divided/divided_forwards.hpp"
+#include "tests/parity/divided/divided_program.hpp"
+#include "tests/parity/small_models.hpp"
 #include "tests/parity/training_setting.hpp"
 #include "tests/support/host_cuda.hpp"
 #include "tests/support/host_nccl.hpp"
@@ -139,6 +142,28 @@ TEST(NcclProcesses, ReplicasInFloatsAddTheirGradientsByNccl) {
     EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;
     EXPECT_EQ(result.timeline.end, results.front().timeline.end) << "not one timeline";
     EXPECT_EQ(result.steps.back().loss, results.front().steps.back().loss);
+  }
+}
+
+TEST(NcclProcesses, NormsAndTiedTablesAreSummedByNccl) {
+  const Model model = tied_transformer();
+  const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
+  LowerOptions options{.clips = true, .optimizer = true};
+  options.tied = tied_stages(model, equal_stages(model, lower(order, {})));
+  const Program program = lower(order, {.post = Post::Deferred}, options);
+  Setting setting(program, model);
+  setting.training.optimizer.kind = exec::OptimizerKind::Sgd;
+  setting.training.optimizer.clip_grad_norm = 0.01;
+  for (const HostOrder streams : {HostOrder::Lazy, HostOrder::Shuffled}) {
+    const int before = host_nccl_sums();
+    const auto results = run_everywhere(program, setting, streams, Precision::Float32);
+    // A connecting one, and a table's and a norm's in each step, for each of the two.
+    EXPECT_EQ(host_nccl_sums() - before, 2 * (1 + 2 * kSteps));
+    for (const CudaResult& result : results) {
+      ASSERT_TRUE(result.finished());
+      EXPECT_LE(result.verify->gradients.norm_rel, kMostApart) << result.verify->gradients.worst;
+      EXPECT_LE(result.verify->parameters.norm_rel, kMostApart) << result.verify->parameters.worst;
+    }
   }
 }
 

@@ -60,7 +60,7 @@ int members_of(const Program& program, ActionKind kind) {
 }
 
 /// Calls of ncclAllReduce: what connects communicators, and one for each REDUCE_GRAD of a step, of
-/// stages that are not sharded.
+/// stages that are not sharded, for each REDUCE_NORM and for each REDUCE_TIED.
 int expected_sums(const Program& program, bool in_steps) {
   int calls = 0;
   const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
@@ -68,7 +68,11 @@ int expected_sums(const Program& program, bool in_steps) {
     if (warm_up.edges.empty())
       calls += static_cast<int>(plan.communicators[warm_up.communicator].members.size());
   }
-  return calls + (in_steps ? kSteps * members_of(program, ActionKind::ReduceGrad) : 0);
+  if (!in_steps) return calls;
+  for (const ActionKind kind :
+       {ActionKind::ReduceGrad, ActionKind::ReduceNorm, ActionKind::ReduceTied})
+    calls += kSteps * members_of(program, kind);
+  return calls;
 }
 
 void expect_summed(const Program& program, const CudaTraining& how) {
@@ -139,7 +143,7 @@ TEST(NcclSums, SeveralStagesARankAreSummedOneBehindTheOther) {
   }
 }
 
-/// Their norm, and the sum of a tied table, go by way of the host, behind NCCL's sums.
+/// Behind their sums NCCL adds up their squares, and the gradients of a tied table.
 TEST(NcclSums, ClippingAndATiedHeadTakeTheSums) {
   const Model model = tied_transformer();
   const Order order = planner::replicate(planner::make_order("1f1b", {2, 4, 1, {}}), 2);

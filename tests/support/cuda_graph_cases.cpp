@@ -70,6 +70,32 @@ class CudaGraph : public testing::Test {
     }
   }
 
+  /// A captured step has the bits of one that is not, and up to the first that is replayed floats
+  /// are those of the serial run but for the order in which they are added up.
+  void expect_the_same_as_steps(const Program& program, CudaTraining how) const {
+    how.precision = Precision::Float32;
+    how.training.optimizer.kind = exec::OptimizerKind::Sgd;  // AdamW makes much of rounding
+    how.training.verified_steps = exec::cuda::kLeastCapturedSteps + 1;
+    for (const NamedCuda& cuda : cudas_) {
+      SCOPED_TRACE(cuda.name);
+      const CudaResult replayed = run(cuda, program, how);
+      how.as_graph = false;
+      const CudaResult enqueued = run(cuda, program, how);
+      how.as_graph = true;
+      for (const CudaResult* result : {&replayed, &enqueued}) {
+        ASSERT_TRUE(result->finished());
+        ASSERT_TRUE(result->verify.has_value());
+        EXPECT_LE(result->verify->gradients.norm_rel, 2e-6) << result->verify->gradients.worst;
+        EXPECT_LE(result->verify->parameters.norm_rel, 2e-6) << result->verify->parameters.worst;
+      }
+      EXPECT_EQ(replayed.verify->gradients.norm_rel, enqueued.verify->gradients.norm_rel);
+      EXPECT_EQ(replayed.verify->parameters.norm_rel, enqueued.verify->parameters.norm_rel);
+      ASSERT_EQ(replayed.steps.size(), enqueued.steps.size());
+      for (std::size_t step = 0; step < replayed.steps.size(); ++step)
+        EXPECT_EQ(replayed.steps[step].loss, enqueued.steps[step].loss) << "step " << step;
+    }
+  }
+
   std::vector<NamedCuda> cudas_;
 };
 
@@ -126,6 +152,49 @@ TEST_F(CudaGraph, ClippedStepsAreReplayedWithTheSerialRunsBits) {
   }
 }
 
+TEST_F(CudaGraph, ReplicasAreReplayedAsTheyAreEnqueued) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
+    for (const bool clips : {false, true}) {
+      SCOPED_TRACE(schedule);
+      const int chunks = std::string(schedule) == "interleaved" ? 2 : 1;
+      const Order order = planner::replicate(planner::make_order(schedule, {2, 4, chunks, {}}), 2);
+      const Program program =
+          lower(order, comm_policy_preset("torch"), {.clips = clips, .optimizer = true});
+      const Setting setting(program, small_transformer());
+      CudaTraining how = as_graph(setting);
+      how.training.optimizer.clip_grad_norm = clips ? 0.01 : 0;
+      expect_the_same_as_steps(program, how);
+    }
+  }
+}
+
+/// Running statistics are summed with the weights.
+TEST_F(CudaGraph, ReplicasOfAnImageModelAreReplayedAsTheyAreEnqueued) {
+  const Order order = planner::replicate(planner::make_order("1f1b", {2, 4, 1, {}}), 2);
+  const Program program = lower(order, comm_policy_preset("torch"), {.optimizer = true});
+  const Setting setting(program, model_preset("resnet-tiny"));
+  expect_the_same_as_steps(program, as_graph(setting));
+}
+
+/// The tables are on two ranks, on one, and on replicas of both.
+TEST_F(CudaGraph, ATiedHeadIsReplayedAsItIsEnqueued) {
+  const Model model = tied_transformer();
+  for (const auto& [schedule, replicas] :
+       {std::pair("1f1b", 1), {"zbv", 1}, {"1f1b", 2}, {"zbv", 2}}) {
+    SCOPED_TRACE(schedule + std::to_string(replicas));
+    const int chunks = std::string(schedule) == "zbv" ? 2 : 1;
+    const Order order =
+        planner::replicate(planner::make_order(schedule, {2, 4, chunks, {}}), replicas);
+    LowerOptions options{.clips = true, .optimizer = true};
+    options.tied = tied_stages(model, equal_stages(model, lower(order, {})));
+    const Program program = lower(order, comm_policy_preset("torch"), options);
+    const Setting setting(program, model);
+    CudaTraining how = as_graph(setting);
+    how.training.optimizer.clip_grad_norm = 0.01;
+    expect_the_same_as_steps(program, how);
+  }
+}
+
 TEST_F(CudaGraph, OneRankIsReplayedToo) {
   const Program program = program_of({"gpipe", 1, 4, 1, "torch"});
   const Setting setting(program, small_transformer());
@@ -166,6 +235,13 @@ TEST_F(CudaGraph, WhatMakesTheHostWaitWithinAStepIsRefused) {
   const Program tied = lower(order, comm_policy_preset("torch"), options);
   const Setting of_tied(tied, model);
   expect_refusal(tied, as_graph(of_tied), "tied head");
+
+  const Program sharded = lower(planner::replicate(order, 2), comm_policy_preset("torch"),
+                                {.optimizer = true, .sharded = true});
+  const Setting of_sharded(sharded);
+  CudaTraining how = as_graph(of_sharded);
+  how.precision = Precision::Float32;
+  expect_refusal(sharded, how, "replicas");
 }
 
 TEST_F(CudaGraph, ARunOfOneStepHasNothingToCapture) {

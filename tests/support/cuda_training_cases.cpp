@@ -201,15 +201,16 @@ TEST_F(CudaTrains, ReplicasAndPairsHaveTheSerialRunsBits) {
   }
 }
 
+/// A Program may ask for a norm by which nothing is clipped.
 TEST_F(CudaTrains, ClippedGradientsHaveTheSerialRunsBits) {
-  for (const int replicas : {1, 2}) {
+  for (const auto& [replicas, most] : {std::pair(1, 0.01), {2, 0.01}, {2, 0.0}}) {
     const Order order = planner::make_order("1f1b", {2, 4, 1, {}});
     const Program program = lower(replicas == 1 ? order : planner::replicate(order, 2),
                                   comm_policy_preset("torch"), {.clips = true, .optimizer = true});
     const Setting setting(program);
     CudaTraining how = exact(setting);
     how.training.optimizer.kind = exec::OptimizerKind::Sgd;  // AdamW hides a factor
-    how.training.optimizer.clip_grad_norm = 0.01;
+    how.training.optimizer.clip_grad_norm = most;
     expect_serial_bits_everywhere(program, how);
   }
 }

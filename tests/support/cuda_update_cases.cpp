@@ -133,6 +133,17 @@ TEST_F(CudaUpdates, GradientsAreClippedByTheCpusFactor) {
     }
   }
   EXPECT_EQ(down(bad, 1).front(), 0);
+  double* const number = up(std::vector<double>{0});
+  const exec::SquareSum one{{3, std::int64_t{1} << 59}, {5, std::int64_t{1} << 58}};
+  done(kernels().squares_as_number(
+      stream(),
+      up(std::vector<std::int64_t>{one.small.high, one.small.low, one.large.high, one.large.low}),
+      number));
+  EXPECT_EQ(down(number, 1).front(), one.small.value() + one.large.value() * 0x1p40);
+  for (const double most : {0.5, 1e9}) {
+    done(kernels().clip_factor_of_number(stream(), number, most, factor));
+    expect_same_bits(down(factor, 1), {exec::clip_factor(one.norm(), most)}, "factor of a number");
+  }
   const std::int64_t most = (std::int64_t{1} << 62) - 1;
   done(kernels().clip_factor(
       stream(), 2, up(std::vector<std::int64_t>{most, 0, 0, 0, most, 0, 0, 0}), 1.0, factor, bad));

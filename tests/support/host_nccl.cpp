@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/host_cuda.hpp"
+#include "tests/support/host_streams.hpp"
 
 namespace pipewright::tests {
 namespace {
@@ -21,12 +22,12 @@ struct Sent {
   std::shared_ptr<void> ready;  // after the copying
 };
 
-enum class SumKind { AllReduce, ReduceScatter, AllGather };
+using SumKind = HostNcclCall::Kind;
 
 /// What all members of a communicator take part in: what each has brought.
 struct Sum {
   SumKind kind = SumKind::AllReduce;
-  bool is_narrow = false;       // of bfloat16
+  int type = PIPEWRIGHT_NCCL_FLOAT32;
   std::map<int, Sent> brought;  // by member
 };
 
@@ -70,6 +71,9 @@ struct World {
   std::vector<Sent> passed_on;  // a stream may still have to read them
   int next_id = 0, calls = 0, sums = 0, scattered = 0, gathered = 0, threads = 0;
   std::int64_t allocations = 0;  // when the last communicator was made
+  bool notes_calls = false;
+  int groups = 0;
+  std::vector<HostNcclCall> noted;
 };
 
 World& world() {
@@ -81,7 +85,16 @@ constexpr int kDone = PIPEWRIGHT_NCCL_DONE, kInProgress = PIPEWRIGHT_NCCL_IN_PRO
 constexpr int kInvalid = 4;
 
 std::size_t size_of(int kind) {
-  return kind == PIPEWRIGHT_NCCL_FLOAT64 ? 8 : (kind == PIPEWRIGHT_NCCL_BYTES ? 1 : 4);
+  switch (kind) {
+    case PIPEWRIGHT_NCCL_FLOAT64:
+      return 8;
+    case PIPEWRIGHT_NCCL_FLOAT32:
+      return 4;
+    case PIPEWRIGHT_NCCL_BF16:
+      return 2;
+    default:
+      return 1;
+  }
 }
 
 int begin(char*, std::size_t) { return 0; }
@@ -98,6 +111,13 @@ int unique_id(void* id) {
 }
 
 thread_local bool in_group = false;
+thread_local int group_number = -1;
+
+void note(const Member& member, SumKind kind, std::size_t count, int type, int peer = -1) {
+  if (!world().notes_calls) return;
+  world().noted.push_back(
+      {member.name_at_first, member.index, kind, count, type, peer, in_group ? group_number : -1});
+}
 
 int join(void** communicator, int members, const void* id, int index, int most_ctas,
          const char* name) {
@@ -130,6 +150,21 @@ int bring(const void* data, std::size_t bytes, void* stream, Sent& sent) {
   return all.cuda->record(sent.ready.get(), stream) == 0 ? kDone : kInvalid;
 }
 
+int add_to(int type, void* stream, std::size_t bytes, const std::byte* from, std::byte* to) {
+  const pipewright_cuda& cuda = *world().cuda;
+  if (type == PIPEWRIGHT_NCCL_BF16) return cuda.bf16.add_to(stream, bytes / 2, from, to);
+  if (type == PIPEWRIGHT_NCCL_FLOAT32) return cuda.kernels.add_to(stream, bytes / 4, from, to);
+  return host::put(stream, [=] {
+    for (std::size_t at = 0; at < bytes; at += sizeof(double)) {
+      double one = 0, sum = 0;
+      std::memcpy(&one, from + at, sizeof one);
+      std::memcpy(&sum, to + at, sizeof sum);
+      sum += one;
+      std::memcpy(to + at, &sum, sizeof sum);
+    }
+  });
+}
+
 /// In the order of members, so that all of them come to the same bits. Of a scattered sum a member
 /// is left with its part; of a gathering it has the parts of all.
 int put_sum(const Place& place, const Sum& sum, const Member& own) {
@@ -147,9 +182,7 @@ int put_sum(const Place& place, const Sum& sum, const Member& own) {
     const int failed =
         gathers ? cuda.copy(place.stream, place.to + bytes * static_cast<std::size_t>(member), from,
                             bytes)
-                : (sum.is_narrow
-                       ? cuda.bf16.add_to(place.stream, part / 2, from, place.to)
-                       : cuda.kernels.add_to(place.stream, part / sizeof(float), from, place.to));
+                : add_to(sum.type, place.stream, part, from, place.to);
     if (failed != 0) return kInvalid;
   }
   return kDone;
@@ -201,6 +234,8 @@ int end(void* communicator) {
 int finalize(void*) { return kDone; }
 int group_start() {
   in_group = true;
+  const std::scoped_lock lock(world().mutex);
+  group_number = world().groups++;
   return kDone;
 }
 int group_end() {
@@ -222,6 +257,7 @@ int send(const void* data, std::size_t count, int kind, int peer, void* communic
   Sent sent;
   if (bring(data, count * size_of(kind), stream, sent) != kDone) return kInvalid;
   member.shared->sent[{member.index, peer}].push_back(std::move(sent));
+  note(member, HostNcclCall::Kind::Send, count, kind, peer);
   note_call(all);
   return kInProgress;
 }
@@ -229,56 +265,59 @@ int send(const void* data, std::size_t count, int kind, int peer, void* communic
 int receive(void* data, std::size_t count, int kind, int peer, void* communicator, void* stream) {
   World& all = world();
   const std::scoped_lock lock(all.mutex);
-  static_cast<Member*>(communicator)
-      ->receives.push_back({data, count * size_of(kind), peer, stream});
+  auto& member = *static_cast<Member*>(communicator);
+  member.receives.push_back({data, count * size_of(kind), peer, stream});
+  note(member, HostNcclCall::Kind::Receive, count, kind, peer);
   note_call(all);
   return kInProgress;
 }
 
-/// `bytes` of what this member brings. The k-th calls of all members have to be of one kind.
-int join_sum(SumKind kind, const void* from, void* to, std::size_t bytes, Member& member,
-             void* stream, bool is_narrow = false) {
+/// `count` of what this member brings. The k-th calls of all members have to be of one kind.
+int join_sum(SumKind kind, const void* from, void* to, std::size_t count, int type, Member& member,
+             void* stream) {
   const std::size_t turn = member.summed++;
-  if (turn == member.shared->sums.size()) {
-    member.shared->sums.emplace_back().kind = kind;
-    member.shared->sums.back().is_narrow = is_narrow;
-  }
+  if (turn == member.shared->sums.size()) member.shared->sums.push_back({kind, type, {}});
   Sum& sum = member.shared->sums[turn];
-  if (sum.kind != kind || sum.is_narrow != is_narrow ||
-      bring(from, bytes, stream, sum.brought[member.index]) != kDone)
+  if (sum.kind != kind || sum.type != type ||
+      bring(from, count * size_of(type), stream, sum.brought[member.index]) != kDone)
     return kInvalid;
   member.sums.push_back({turn, static_cast<std::byte*>(to), stream});
   return kInProgress;
 }
 
-int all_reduce(const void* from, void* to, std::size_t count, int kind, void* communicator,
-               void* stream) {
-  const std::scoped_lock lock(world().mutex);
-  const bool is_narrow = kind == PIPEWRIGHT_NCCL_BF16;
-  if (!is_narrow && kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
-  ++world().sums;
-  return join_sum(SumKind::AllReduce, from, to, count * (is_narrow ? 2 : sizeof(float)),
-                  *static_cast<Member*>(communicator), stream, is_narrow);
+bool is_of_floats(int type) {
+  return type == PIPEWRIGHT_NCCL_BF16 || type == PIPEWRIGHT_NCCL_FLOAT32;
 }
 
-int reduce_scatter(const void* from, void* to, std::size_t count, int kind, void* communicator,
+int all_reduce(const void* from, void* to, std::size_t count, int type, void* communicator,
+               void* stream) {
+  const std::scoped_lock lock(world().mutex);
+  auto& member = *static_cast<Member*>(communicator);
+  if (!is_of_floats(type) && type != PIPEWRIGHT_NCCL_FLOAT64) return kInvalid;
+  ++world().sums;
+  note(member, SumKind::AllReduce, count, type);
+  return join_sum(SumKind::AllReduce, from, to, count, type, member, stream);
+}
+
+int reduce_scatter(const void* from, void* to, std::size_t count, int type, void* communicator,
                    void* stream) {
   const std::scoped_lock lock(world().mutex);
   auto& member = *static_cast<Member*>(communicator);
-  const bool is_narrow = kind == PIPEWRIGHT_NCCL_BF16;
-  if (!is_narrow && kind != PIPEWRIGHT_NCCL_FLOAT32) return kInvalid;
+  if (!is_of_floats(type)) return kInvalid;
   ++world().scattered;
+  note(member, SumKind::ReduceScatter, count, type);
   const auto members = static_cast<std::size_t>(member.shared->members);
-  return join_sum(SumKind::ReduceScatter, from, to,
-                  members * count * (is_narrow ? 2 : sizeof(float)), member, stream, is_narrow);
+  return join_sum(SumKind::ReduceScatter, from, to, members * count, type, member, stream);
 }
 
-int all_gather(const void* from, void* to, std::size_t count, int kind, void* communicator,
+int all_gather(const void* from, void* to, std::size_t count, int type, void* communicator,
                void* stream) {
   const std::scoped_lock lock(world().mutex);
-  if (kind != PIPEWRIGHT_NCCL_BYTES) return kInvalid;
+  auto& member = *static_cast<Member*>(communicator);
+  if (type != PIPEWRIGHT_NCCL_BYTES) return kInvalid;
   ++world().gathered;
-  return join_sum(SumKind::AllGather, from, to, count, *static_cast<Member*>(communicator), stream);
+  note(member, SumKind::AllGather, count, type);
+  return join_sum(SumKind::AllGather, from, to, count, type, member, stream);
 }
 
 constexpr pipewright_nccl kTable = {
@@ -323,6 +362,18 @@ int host_nccl_scattered_sums() {
 int host_nccl_gatherings() {
   const std::scoped_lock lock(world().mutex);
   return world().gathered;
+}
+
+void host_nccl_note_calls() {
+  const std::scoped_lock lock(world().mutex);
+  world().notes_calls = true;
+  world().noted.clear();
+}
+
+std::vector<HostNcclCall> host_nccl_noted_calls() {
+  const std::scoped_lock lock(world().mutex);
+  world().notes_calls = false;
+  return std::exchange(world().noted, {});
 }
 
 }  // namespace pipewright::tests

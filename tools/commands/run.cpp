@@ -333,6 +333,9 @@ int dry_run(const Arguments& arguments, Session& session) {
   if (!subject) return stop_after_plan(session);
   if (const auto forward = forward_request(arguments)) take_forwards(*subject, forward->mode);
   refuse_problems(*subject);
+  const exec::Numerics numerics = arguments.text_or("--numerics", "fast") == "exact"
+                                      ? exec::Numerics::Exact
+                                      : exec::Numerics::Fast;
   if (const Plan* plan = subject->plan()) {
     const bool divides = planner::divides_layers(*plan) && !arguments.has("--mode");
     const auto on_gpus = plan->executable.find("cuda");
@@ -346,9 +349,10 @@ int dry_run(const Arguments& arguments, Session& session) {
     } else {
       require_executable(*plan, "cuda");
     }
-    if (divides) take_devices(*subject);
+    if (divides) take_devices(*subject, numerics);
   }
-  return nccl ? show_nccl_calls(*subject, session) : show_issue_order(arguments, *subject, session);
+  return nccl ? show_nccl_calls(*subject, numerics, session)
+              : show_issue_order(arguments, *subject, session);
 }
 
 int run_program(const Arguments& arguments, Session& session) {

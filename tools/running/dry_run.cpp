@@ -26,6 +26,10 @@ using exec::nccl::StepCalls;
 bool is_group_mark(const Call& call) {
   return call.kind == CallKind::GroupStart || call.kind == CallKind::GroupEnd;
 }
+/// Whether NCCL has a part in it.
+bool is_on_communicator(const Call& call) {
+  return call.communicator != exec::nccl::kNoCommunicator;
+}
 
 Json ranks_of(const Communicator& communicator) {
   Json ranks = Json::array();
@@ -57,7 +61,7 @@ Json call_fields(const Call& call) {
   fields["action"] = text_of(call);
   fields["stream"] = call.stream;
   fields["waits_for"] = call.waits_for;
-  if (call.kind == CallKind::Compute) return fields;
+  if (!is_on_communicator(call)) return fields;
   fields["communicator"] = call.communicator;
   if (call.peer >= 0) fields["peer"] = call.peer;
   fields["count"] = call.count;
@@ -126,7 +130,7 @@ std::string call_text(const StepCalls& step, const RankCalls& rank, const Call& 
   std::string text(to_string(call.kind));
   if (is_group_mark(call)) return text;
   text += " " + text_of(call);
-  if (call.kind != CallKind::Compute) {
+  if (is_on_communicator(call)) {
     const Communicator& communicator = step.plan.communicators[call.communicator];
     if (call.peer >= 0) text += ", peer " + std::to_string(call.peer);
     text += ", " + (call.count > 0 ? std::to_string(call.count) + " " + element_name(call)
@@ -159,8 +163,11 @@ std::vector<std::string> sentences_of(const StepCalls& step, const exec::nccl::R
 
 }  // namespace
 
-int show_nccl_calls(const Subject& subject, Session& session) {
-  const StepCalls step = exec::nccl::calls_of(subject.program, subject.costs);
+int show_nccl_calls(const Subject& subject, exec::Numerics numerics, Session& session) {
+  exec::nccl::ByHosts hosts{numerics == exec::Numerics::Exact};
+  if (const Plan* plan = subject.plan())
+    hosts = exec::nccl::by_hosts(subject.program, plan->model, plan->stages, numerics);
+  const StepCalls step = exec::nccl::calls_of(subject.program, subject.costs, hosts);
   const auto read = exec::nccl::read_back(step, subject.program.fragment);
   const WaitReport report = sim::check(read.program, subject.costs);
   const std::vector<std::string> sentences = sentences_of(step, read);

@@ -61,7 +61,7 @@ void tell_number_bytes(const Plan& plan, const CudaRequest& request, Session& se
 bool as_graph(const CudaRequest& request, const Program& program, const Model& model, int steps) {
   if (request.graph != GraphUse::WhereAllowed) return request.graph == GraphUse::Always;
   return !request.over_nccl && steps > exec::cuda::kLeastCapturedSteps &&
-         exec::cuda::why_not_captured(program, model).empty();
+         exec::cuda::why_not_captured(program, model, request.precision).empty();
 }
 
 /// Then attention holds more than planned.

@@ -1,7 +1,6 @@
 #include "exec/devices/cuda/device.hpp"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -17,16 +16,11 @@ namespace {
 /// How long a poll sleeps between two rounds of asking.
 constexpr std::int64_t kPollNs = 20'000;
 
-/// Whether some of the replicas that sum gradients together hold the same experts.
-bool has_copies_of_experts(const Program& program) {
-  for (const Collective& collective : program.collectives) {
-    if (collective.kind != ActionKind::ReduceGrad) continue;
-    std::set<int> experts;
-    for (const Collective::Member& member : collective.members) {
-      if (!experts.insert(place_of_experts(program.devices, member.rank)).second) return true;
-    }
-  }
-  return false;
+/// Whether the norm is asked for, though nothing may be clipped by it.
+bool has_norm(const Program& program) {
+  return std::any_of(
+      program.collectives.begin(), program.collectives.end(),
+      [](const Collective& collective) { return collective.kind == ActionKind::ReduceNorm; });
 }
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -40,7 +34,7 @@ void require_trainable(const Program& program, const CudaTraining& training) {
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
-  if (training.as_graph) require_captured(program, *training.training.model);
+  if (training.as_graph) require_captured(program, *training.training.model, training.precision);
 }
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
@@ -57,7 +51,9 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       timeline_(queue_, transport),
       ranges_(cuda, program, rank),
       marks_(training.records_work ? &cuda : nullptr, program, rank),
-      sums_(program, rank, &transport, training.training.optimizer.clip_grad_norm),
+      tied_tables_(queue_),
+      sums_(program, rank, &transport, training.training.optimizer.clip_grad_norm,
+            training.training.options.ranks.experts_differ_along_context()),
       stages_(program, rank),
       messages_{[this](Flow flow, int from, int of) { return fetch(flow, from, of); },
                 [this](Flow flow, int from, int of, Buffer made) {
@@ -67,11 +63,11 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
       member_sums_(queue_, between()),
       tensors_(program.stages, program.micro_batches) {
   const cpu::Training& of = training.training;
-  if (of.optimizer.clip_grad_norm > 0 && transport.peers() == nullptr)
-    sums_.clip_on(clipping_.emplace(queue_, program.ranks(), of.optimizer.clip_grad_norm));
+  if (of.optimizer.clip_grad_norm > 0 || has_norm(program))
+    clipping_.emplace(queue_, program.ranks(), of.optimizer.clip_grad_norm);
   for (const StageId id : program.placement.stages_of(rank)) {
     const StagePlan& plan = of.stages[static_cast<std::size_t>(id.value)];
-    auto shards = shards_of(program, id, rank, false);
+    auto shards = shards_of(program, id, rank, of.options.ranks.experts_differ_along_context());
     StageSpec spec{of.model,         plan.first_layer, plan.end_layer, of.micro_batch_size,
                    of.micro_batches, of.seed,          of.optimizer,   of.options.recompute};
     spec.place.tensor = coordinate_of(program.devices, kTensorAxis, rank);
@@ -86,9 +82,11 @@ Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program
     if (of.start != nullptr) cpu::restore(*stage, *of.start);
     sums_.add(id, *stage);
     if (clipping_) clipping_->add(*stage, stage->weights());
+    if (stage->shares_table()) tied_tables_.add(*stage);
     stages_.add(id, std::move(stage));
   }
   share_blocks();
+  if (transport.peers() == nullptr) sum_among_threads();
 }
 
 /// Of arrays that are whole for a while. What weights started in is not needed any more.
@@ -98,6 +96,20 @@ void Device::share_blocks() {
   for (const Stage* stage : stages_.own()) most = std::max(most, stage->weights().whole_numbers());
   for (Stage* stage : stages_.own()) stage->weights().lend_blocks_for(most);
   queue_.memory().trim();
+}
+
+/// Else hosts sum: what goes to other processes is in their memory.
+void Device::sum_among_threads() {
+  if (clipping_) sums_.clip_on(*clipping_);
+  for (const Instruction& in : program_.rank_code(rank_)) {
+    const bool is_tied = in.kind == ActionKind::ReduceTied;
+    if (!is_tied && (in.kind != ActionKind::ReduceGrad || !in.in_collective())) continue;
+    if (!adds_copies(program_, in, rank_, queue_.site().precision)) continue;
+    if (is_tied)
+      sums_.tie_on(tied_tables_);
+    else
+      stages_.at(in.stage).add_copies();
+  }
 }
 
 std::function<void()> Device::between() {
@@ -265,15 +277,19 @@ void Device::update() {
 void Device::leave_sums_to_transport() {
   if (queue_.site().precision == Precision::Exact) return;
   transport_sums_ = true;
-  // NCCL sums what all replicas have alike, and nothing is left where each expert is on one of
-  // them.
-  if (cpu::division_of(program_, training_.training).experts > 1 && has_copies_of_experts(program_))
-    return;
-  // Replicas that share out more than one array do it by way of the hosts, for all of a rank's
-  // stages, since NCCL is called in the order of the list.
-  for (const Stage* stage : stages_.own())
-    if (stage->is_sharded() && !stage->weights().are_equal_parts()) return;
+  if (clipping_) {
+    clipping_->leave_sums_to_transport();
+    sums_.clip_on(*clipping_);
+  }
+  tied_tables_.leave_sums_to_transport();
+  sums_.tie_on(tied_tables_);
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
+}
+
+std::int64_t Device::copy_bytes() const {
+  std::int64_t bytes = tied_tables_.copy_bytes();
+  for (const Stage* stage : stages_.own()) bytes += stage->copy_bytes();
+  return bytes;
 }
 
 void Device::give_weights(InstructionId member) {

@@ -8,9 +8,9 @@
 // launch: computations and messages then do nothing here.
 //
 // The host waits for the GPU in end_step() alone, and where numbers have to leave it inside a step:
-// at collectives (the sums of replicas' gradients, and of ranks that divide layers, go by way of
-// the host, if the transport does not sum), and where ranks of several processes clip gradients.
-// Times of computations are the GPU's.
+// at collectives, unless the transport sums, or ranks that are threads of one process add up sums
+// of squares and copies of replicas' gradients and of tied tables
+// (exec/devices/cuda/gradient_copies.hpp). Times of computations are the GPU's.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,7 @@
 #include "exec/devices/cuda/payload.hpp"
 #include "exec/devices/cuda/stage.hpp"
 #include "exec/devices/cuda/step_graph.hpp"
+#include "exec/devices/cuda/tied_tables.hpp"
 #include "exec/devices/cuda/timeline.hpp"
 #include "exec/evaluation/evaluation.hpp"
 #include "exec/runtime/device.hpp"
@@ -107,6 +108,8 @@ class Device final : public exec::Device {
   PoolFigures memory_figures() { return queue_.memory().figures(); }
   PoolFigures message_figures() { return queue_.messages().figures(); }
   PoolFigures weight_figures() { return queue_.weights().figures(); }
+  /// Among the weights: of gradients, for other ranks.
+  std::int64_t copy_bytes() const;
   /// Of cuBLAS, and what the transport has told.
   std::int64_t workspace_bytes() const { return queue_.workspace_bytes(); }
   std::int64_t transport_bytes() const { return transport_bytes_; }
@@ -117,8 +120,9 @@ class Device final : public exec::Device {
 
   /// For a transport that puts work of its own on this rank's GPU.
   Queue& queue() { return queue_; }
-  /// For one that sums on GPUs: from now on it gets gradients of a REDUCE_GRAD as a DevicePart, and
-  /// gathered() gives one back. Not in exact numerics, whose sums are no floats.
+  /// For one that sums on GPUs: from now on it gets gradients of a REDUCE_GRAD, squares of a
+  /// REDUCE_NORM and tables of a REDUCE_TIED as a DevicePart, and gathered() gives one back. Not in
+  /// exact numerics, whose sums are no floats.
   void leave_sums_to_transport();
   DeviceTimeline& timeline() { return timeline_; }
   /// Of what a RECV of this rank brings.
@@ -132,6 +136,7 @@ class Device final : public exec::Device {
     bool is_arrival = false;  // and the computing stream must wait for `ready`
   };
 
+  void sum_among_threads();
   void await_input(const Action& action);
   void perform(const Action& action);
   void compute_part(const Action& action);
@@ -169,7 +174,8 @@ class Device final : public exec::Device {
   DeviceTimeline timeline_;
   ActionRanges ranges_;
   ActivityMarks marks_;
-  std::optional<Clipping> clipping_;  // else the host has the norm: it goes to other processes
+  std::optional<Clipping> clipping_;  // none: the Program has no norm
+  TiedTables tied_tables_;
   GradientSums sums_;
   RankStages<Stage, Buffer> stages_;
   const RankStages<Stage, Buffer>::Messages messages_;

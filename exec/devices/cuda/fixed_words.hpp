@@ -88,6 +88,12 @@ struct SquareWords {
     const bool fine = small.add(other.small);
     return large.add(other.large) && fine;
   }
+  PIPEWRIGHT_HOST_DEVICE double value() const { return value_of(small) + value_of(large) * 0x1p40; }
+
+ private:
+  PIPEWRIGHT_HOST_DEVICE static double value_of(const FixedWords& sum) {
+    return static_cast<double>(sum.high) * 0x1p-20 + static_cast<double>(sum.low) * 0x1p-80;
+  }
 };
 
 /// Lane `lane` of `lanes` sums every lanes-th element into partial[lane].
@@ -138,25 +144,42 @@ struct SquareTotal {
   }
 };
 
-/// A single element: from the ranks' totals to the factor, as exec/training/gradient_norm.cpp has
-/// it, operation for operation.
+/// As exec/training/gradient_norm.cpp has it, operation for operation.
+PIPEWRIGHT_HOST_DEVICE inline float clip_factor(double squares, double most) {
+  const double norm = std::sqrt(squares);
+  return norm > most ? static_cast<float>(most / norm) : 1.0F;
+}
+
+/// A single element: from the ranks' totals to the factor.
 struct ClipFactor {
   std::size_t count;
   const SquareWords* totals;
   double most;
   float* factor;
   int* bad;
-
-  PIPEWRIGHT_HOST_DEVICE static double value(const FixedWords& sum) {
-    return static_cast<double>(sum.high) * 0x1p-20 + static_cast<double>(sum.low) * 0x1p-80;
-  }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t) const {
     SquareWords sum;
     bool fine = true;
     for (std::size_t i = 0; i < count; ++i) fine = sum.add(totals[i]) && fine;
     if (!fine) *bad = 1;
-    const double norm = std::sqrt(value(sum.small) + value(sum.large) * 0x1p40);
-    *factor = norm > most ? static_cast<float>(most / norm) : 1.0F;
+    *factor = clip_factor(sum.value(), most);
+  }
+};
+
+/// A single element: a rank's total as one number.
+struct SquaresAsNumber {
+  const SquareWords* total;
+  double* squares;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t) const { *squares = total->value(); }
+};
+
+/// A single element: the factor of the sum of such numbers.
+struct ClipFactorOfNumber {
+  const double* squares;
+  double most;
+  float* factor;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t) const {
+    *factor = clip_factor(*squares, most);
   }
 };
 

@@ -427,6 +427,13 @@ void fill_sums(pipewright_cuda_kernels& k) {
         s, 1,
         ClipFactor{count(ranks), reinterpret_cast<const SquareWords*>(totals), most, factor, bad});
   };
+  k.squares_as_number = [](void* s, const std::int64_t* total, double* squares) {
+    return Launcher::elements(
+        s, 1, SquaresAsNumber{reinterpret_cast<const SquareWords*>(total), squares});
+  };
+  k.clip_factor_of_number = [](void* s, const double* squares, double most, float* factor) {
+    return Launcher::elements(s, 1, ClipFactorOfNumber{squares, most, factor});
+  };
   k.canonical_gemm = [](void* s, const pipewright_cuda_gemm* g) {
     return Launcher::product(s, *g);
   };

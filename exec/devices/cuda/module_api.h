@@ -327,6 +327,10 @@ typedef struct pipewright_cuda_kernels {
    * exec/training/gradient_norm.hpp has it; bad where the sum does not fit. */
   int (*clip_factor)(void* stream, int count, const int64_t* totals, double most, float* factor,
                      int* bad);
+  /* The same by way of one number, for whoever adds numbers up: the nearest to total[4], and the
+   * factor of a sum of such. */
+  int (*squares_as_number)(void* stream, const int64_t* total, double* squares);
+  int (*clip_factor_of_number)(void* stream, const double* squares, double most, float* factor);
   /* The matrix product of exec/devices/cpu/kernels/canonical_gemm.hpp: beta is 0, or it and alpha
    * are 1. */
   int (*canonical_gemm)(void* stream, const pipewright_cuda_gemm* gemm);

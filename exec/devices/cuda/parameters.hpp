@@ -14,7 +14,7 @@
 //
 // Replicas that divide gradients (ZeRO 2) keep them of own parts alone, too, and those that divide
 // weights (ZeRO 3) what layers read. Whole arrays stand in their place while they are needed, of
-// the memory of computations (exec/devices/cuda/divided_parameters.cpp).
+// the memory of computations (exec/devices/cuda/parameters/divided_parameters.cpp).
 //
 // In exact numerics a gradient's array holds a micro-batch's part until settle(), and the sums are
 // order-free (exec/base/fixed_point.hpp). Work is put on the queue's computing stream; functions

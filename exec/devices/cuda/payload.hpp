@@ -28,12 +28,12 @@ class DevicePayload final : public Payload {
   RankId owner;
 };
 
-/// Numbers of a layer that the ranks of a group bring together, each in place: all of them are
-/// summed, or each rank is left with the sum of its part, or each brings its part, an equal one.
+/// Numbers that the ranks of a group bring together, each in place: all of them are summed, or each
+/// rank is left with the sum of its part, or each brings its part, an equal one.
 struct ArrayOfGroup {
   void* at = nullptr;
   std::size_t size = 0;
-  bool is_narrow = false;  // bfloat16, else float32
+  bool is_narrow = false;  // bfloat16, else float32; of a norm float64
 };
 
 /// Arrays of so many bytes that go round the ranks of a group: each sends one to the next rank, and
@@ -67,6 +67,7 @@ class DevicePart final : public Part {
  public:
   DevicePart() = default;  // nothing any more
   /// `behind`: bytes behind these, of which all members get the sum where of these they get a part.
+  /// The rest of the array is of experts, of which each member has those that it holds.
   DevicePart(FrontOfArray what, std::size_t behind, Event when)
       : front(std::move(what)), bytes_behind(behind), ready(std::move(when)) {}
   DevicePart(FrontOfArray what, FrontOfArray also, Event when)

@@ -45,7 +45,7 @@ CudaResult::Memory memory_of_device(Device& device) {
   const PoolFigures activations = device.memory_figures(), messages = device.message_figures(),
                     weights = device.weight_figures();
   return {
-      activations.peak_bytes + messages.peak_bytes, weights.live_bytes,
+      activations.peak_bytes + messages.peak_bytes, weights.live_bytes - device.copy_bytes(),
       activations.peak_reserved_bytes + messages.peak_reserved_bytes + weights.peak_reserved_bytes,
       device.workspace_bytes(), device.transport_bytes()};
 }

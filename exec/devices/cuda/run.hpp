@@ -20,9 +20,9 @@ struct CudaResult : TrainingResult {
   /// When the host had enqueued all of the last step, in ns from its start.
   std::vector<std::int64_t> enqueued_ns;
   /// The most bytes of activations and messages, and the bytes of weights, gradients and the
-  /// optimizer's state; what the pools had of the GPU for these, at most, since blocks of one size
-  /// do not serve as others; cuBLAS's workspace; what the transport's library takes (NCCL). The
-  /// last three make up `peak_bytes`.
+  /// optimizer's state, without copies for other ranks; what the pools had of the GPU for these, at
+  /// most, since blocks of one size do not serve as others; cuBLAS's workspace; what the
+  /// transport's library takes (NCCL). The last three make up `peak_bytes`.
   struct Memory {
     std::int64_t peak_activations = 0, weights = 0, reserved = 0, workspace = 0, transport = 0;
   };

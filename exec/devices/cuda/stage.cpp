@@ -15,7 +15,7 @@ std::unique_ptr<StageDevice> device_for(Queue& queue, const StageSpec& spec,
                                         const OwnShard& shard) {
   require_layers(*spec.model);
   return std::make_unique<StageDevice>(queue, shape_of(spec), std::move(between), mode, shard,
-                                       spec.ranks.experts > 1);
+                                       spec.ranks.expert_replicas() > 1);
 }
 
 }  // namespace
@@ -41,16 +41,29 @@ void Stage::end_rehearsal() {
   on().parameters().forget_health();
 }
 
-/// All gradients, but those of experts that differ among replicas, as one array, which the
-/// transport changes in place, after what is on the computing stream; zeros where nothing went in.
-/// Divided ones leave the stage, and go when whoever sums them has let go of them.
+void Stage::add_copies() { copies_.emplace(on().queue()); }
+
+/// Replicas that share out more than one array do it by way of the hosts.
+bool Stage::sums_on_gpu() const {
+  return sums_on_gpu_ && (!is_sharded() || on().parameters().are_equal_parts());
+}
+
+/// All gradients as one array, with those of experts that differ among replicas at its end, which
+/// the transport changes in place, after what is on the computing stream; zeros where nothing went
+/// in. Divided ones leave the stage, and go when whoever sums them has let go of them.
 PartPtr Stage::part_on_device() {
-  if (!sums_on_gpu_) return nullptr;
+  if (!sums_on_gpu() && !copies_) return nullptr;
   if (!divides_gradients() && !has_gradients()) begin_gradients();
   Parameters& parameters = on().parameters();
-  Buffer all = divides_gradients() ? let_go_of_gradients() : parameters.gradients();
   const std::size_t common = parameters.common_floats() * sizeof(float),
                     weights = parameters.weight_numbers() * sizeof(float);
+  if (!sums_on_gpu()) {
+    // Experts that differ among replicas have sums of their own.
+    const Buffer gradients = parameters.gradients();
+    if (common < gradients.bytes()) return nullptr;
+    return copies_->bring(gradients.floats(), gradients.words());
+  }
+  Buffer all = divides_gradients() ? let_go_of_gradients() : parameters.gradients();
   const std::size_t front = is_sharded() ? weights : common;
   return std::make_shared<DevicePart>(FrontOfArray{std::move(all), front}, common - front, made());
 }
@@ -64,7 +77,7 @@ Buffer Stage::let_go_of_gradients() {
 }
 
 PartPtr Stage::weights_on_device(bool with_gradients) {
-  if (!sums_on_gpu_) return nullptr;
+  if (!sums_on_gpu()) return nullptr;
   Parameters& parameters = on().parameters();
   const std::size_t numbers = parameters.weight_numbers();
   FrontOfArray gradients;
@@ -82,11 +95,21 @@ bool Stage::takes_weights_from_device(const std::vector<PartPtr>& parts) {
   return true;
 }
 
+/// It lies where the part did, or is made there.
 bool Stage::takes_from_device(const std::vector<PartPtr>& parts) {
+  if (copies_ && !sums_on_gpu_) {
+    const Buffer gradients = on().parameters().gradients();
+    if (copies_->add_up(parts, gradients.floats(), gradients.words())) return true;
+  }
   if (!takes_weights_from_device(parts)) return false;
   if (divides_gradients())
     on().parameters().add_own_part(dynamic_cast<const DevicePart&>(*parts.front()).front.array);
   return true;
+}
+
+TableGradient Stage::table_gradient() {
+  static_cast<void>(on().parameters().gradients());
+  return {shared_table().device_gradient, shared_table_size(), own_part_of_table()};
 }
 
 void Stage::end_step() {

@@ -7,8 +7,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "exec/devices/cuda/gradient_copies.hpp"
 #include "exec/devices/cuda/parameters.hpp"
 #include "exec/devices/cuda/queue.hpp"
 #include "exec/training/stage.hpp"
@@ -16,6 +18,14 @@
 namespace pipewright::exec::cuda {
 
 class StageDevice;  // exec/devices/cuda/stage_device.hpp
+
+/// The gradient of a table that stages share, where the GPU has it, and the elements of it that
+/// this replica brings to the sum.
+struct TableGradient {
+  float* at = nullptr;
+  std::size_t size = 0;
+  ElementRange own;
+};
 
 class Stage final : public TrainableStage {
  public:
@@ -32,11 +42,15 @@ class Stage final : public TrainableStage {
   /// What micro-batches without meaning have left is gone.
   void end_rehearsal();
 
-  /// From now on the transport sums gradients where they lie. Not in exact numerics, whose sums are
-  /// no floats.
+  /// Not in exact numerics, whose sums are no floats: from now on the transport sums gradients
+  /// where they lie; or ranks that are threads of this process add up copies.
   void leave_sums_to_transport() { sums_on_gpu_ = true; }
+  void add_copies();
+  std::int64_t copy_bytes() const { return copies_ ? copies_->bytes() : 0; }
   PartPtr part_on_device() override;
   bool takes_from_device(const std::vector<PartPtr>& parts) override;
+  /// Of a stage that shares_table(); zeros where nothing went in.
+  TableGradient table_gradient();
   /// Of a sharded stage, the same of what layers read of the weights, whose own part is there, and
   /// of the gradients where they are to be looked at: null, and false, where the host brings them.
   PartPtr weights_on_device(bool with_gradients);
@@ -59,7 +73,10 @@ class Stage final : public TrainableStage {
  private:
   StageDevice& on() const;
   Event made() const;
+  bool sums_on_gpu() const;
+
   bool sums_on_gpu_ = false;
+  std::optional<GradientCopies> copies_;  // of replicas, if the transport does not sum
 };
 
 }  // namespace pipewright::exec::cuda

@@ -4,6 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/model/find_layer.hpp"
+#include "exec/devices/cuda/gradient_copies.hpp"
 
 namespace pipewright::exec::cuda {
 namespace {
@@ -22,22 +23,26 @@ StepWay way_of_captured_run(int step) {
   return step == kCapturedStep ? StepWay::Captured : StepWay::Replayed;
 }
 
-std::string why_not_captured(const Program& program, const Model& model) {
+std::string why_not_captured(const Program& program, const Model& model, Precision precision) {
   if (find_layer(model,
                  [](const Layer& layer) { return layer.kind == LayerKind::MixtureOfExperts; }))
     return "how many rows an expert takes is known only inside a step";
-  for (const Instruction& in : program.code) {
-    if (in.kind == ActionKind::ReduceTied)
-      return "the gradients of a tied head are summed on the host";
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    const Instruction& in = program.code[id];
     if (is_call(in.kind)) return "ranks that divide layers wait for one another inside a step";
-    if (in.in_collective() && in.kind != ActionKind::ReduceNorm)
-      return "the gradients of replicas are summed on the host";
+    const bool is_tied = in.kind == ActionKind::ReduceTied;
+    if (!is_tied && (!in.in_collective() || in.kind == ActionKind::ReduceNorm)) continue;
+    if (in.kind == ActionKind::Unshard)
+      return "replicas that share weights out bring them together on the host";
+    if (adds_copies(program, in, program.rank_of(id), precision)) continue;
+    return is_tied ? "the gradients of a tied head are summed on the host"
+                   : "the gradients of replicas are summed on the host";
   }
   return "";
 }
 
-void require_captured(const Program& program, const Model& model) {
-  const std::string why = why_not_captured(program, model);
+void require_captured(const Program& program, const Model& model, Precision precision) {
+  const std::string why = why_not_captured(program, model, precision);
   if (!why.empty())
     throw InputError("a step of this run cannot be one CUDA graph: " + why +
                      "; leave out --cuda-graph");

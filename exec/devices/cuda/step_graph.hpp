@@ -31,9 +31,9 @@ inline constexpr int kLeastCapturedSteps = 2;
 StepWay way_of_captured_run(int step);
 
 /// Why the steps of such a Program and model cannot be captured; empty: they can.
-std::string why_not_captured(const Program& program, const Model& model);
+std::string why_not_captured(const Program& program, const Model& model, Precision precision);
 /// Throws InputError with that reason.
-void require_captured(const Program& program, const Model& model);
+void require_captured(const Program& program, const Model& model, Precision precision);
 
 class StepGraph {
  public:

@@ -100,9 +100,10 @@ class HostOrder {
 
 class Calls {
  public:
-  Calls(const Program& program, const CostTable& costs)
+  Calls(const Program& program, const CostTable& costs, const ByHosts& hosts)
       : program_(program),
         costs_(costs),
+        hosts_(hosts),
         lanes_(lane_table(program)),
         message_bytes_(costs.message_bytes(program)) {
     step_.plan = communicators_of(program, costs);
@@ -160,8 +161,27 @@ class Calls {
       call.waits_for.push_back(place);
     }
     drop_superseded(list, call.waits_for);
-    place_of_[id - begin_] = static_cast<std::uint32_t>(list.calls.size());
+    const std::optional<Call> experts = call_of_experts(call);
     list.calls.push_back(std::move(call));
+    if (experts) list.calls.push_back(*experts);
+    place_of_[id - begin_] = static_cast<std::uint32_t>(list.calls.size()) - 1;
+  }
+
+  /// How many bytes of a stage are its experts', the costs do not say.
+  std::optional<Call> call_of_experts(Call& all) const {
+    const Instruction& in = program_.code[all.instruction];
+    if (all.kind == CallKind::Hosts || !in.in_collective()) return std::nullopt;
+    const auto& of_experts = step_.plan.of_experts[in.route];
+    if (of_experts.empty()) return std::nullopt;
+    all.count = 0;
+    const int own = step_.plan.communicators[all.communicator].index_of(rank_);
+    const std::uint32_t holders = of_experts[static_cast<std::size_t>(own)];
+    if (holders == kNoCommunicator) return std::nullopt;
+    Call experts = all;
+    experts.communicator = holders;
+    experts.of_experts = true;
+    experts.waits_for.clear();
+    return experts;
   }
 
   /// Of two calls of one stream the later one says it all.
@@ -187,6 +207,8 @@ class Calls {
     if (in.kind == ActionKind::Part || is_call(in.kind)) call.part = part(in, call);
     if (is_transfer(in.kind)) {
       transfer(in, call);
+    } else if (in.in_collective() && hosts_.has(program_.collectives[in.route])) {
+      call.kind = CallKind::Hosts;
     } else if (in.in_collective() && is_group_collective(in.kind)) {
       group_collective(in, call);
     } else if (in.in_collective()) {
@@ -266,6 +288,7 @@ class Calls {
 
   const Program& program_;
   const CostTable& costs_;
+  const ByHosts& hosts_;
   const LaneTable lanes_;
   const std::vector<std::int64_t> message_bytes_;
   StepCalls step_;
@@ -302,17 +325,19 @@ std::string_view to_string(CallKind kind) {
       return "ncclBroadcast";
     case CallKind::RingSend:
       return "ncclSend + ncclRecv";
+    case CallKind::Hosts:
+      return "hosts";
   }
   return "";
 }
 
 std::string text_of(const Call& call) {
-  if (!call.part) return to_string(call.cell);
+  if (!call.part) return to_string(call.cell) + (call.of_experts ? " of experts" : "");
   return to_string(*call.part) + (call.part_of ? " of " + to_string(*call.part_of) : "");
 }
 
-StepCalls calls_of(const Program& program, const CostTable& costs) {
-  return Calls(program, costs).run();
+StepCalls calls_of(const Program& program, const CostTable& costs, const ByHosts& hosts) {
+  return Calls(program, costs, hosts).run();
 }
 
 }  // namespace pipewright::exec::nccl

@@ -1,14 +1,14 @@
 // The calls of NCCL that each rank makes for a step, in the order in which its host makes them,
 // with the events that order the streams. Plain data: `run --transport nccl --dry-run` prints it,
 // exec/transports/nccl/read_back.hpp turns it into a Program again for check to judge, and the
-// transport walks it; but of collectives it calls only the REDUCE_GRADs of floats and the UNSHARDs,
-// over the array of all gradients, or weights, with its gaps for alignment (beside a
-// reduce-scatter, an all-reduce of running statistics; where replicas divide experts: of the rest,
-// and if an expert is on several of them, all by way of the hosts), and the ALL_REDUCEs,
-// REDUCE_SCATTERs, ALL_GATHERs, RING_SENDs and ALL_TO_ALLs of groups outside of exact numerics (no
-// GPU trains layers yet that ask for others), and it makes calls that follow one another on
-// different communicators between an ncclGroupStart and End, which changes nothing but what they
-// cost. Nothing here needs a GPU.
+// transport walks it. Its REDUCE_GRADs and UNSHARDs are over the array of all gradients, or
+// weights, with its gaps for alignment (beside a reduce-scatter, an all-reduce of running
+// statistics); it makes calls that follow one another on different communicators between an
+// ncclGroupStart and End, which changes nothing but what they cost; and in a step whose gradients
+// are looked at UNSHARDs gather these too. Nothing here needs a GPU.
+//
+// Where replicas hold different experts a REDUCE_GRAD sums what all have, and then, by a call of
+// its own, the experts that several of them hold.
 //
 // A RING_SEND of several arrays is a send and a receive of each in one group.
 //
@@ -33,6 +33,7 @@
 #include "core/order/action.hpp"
 #include "core/order/parts.hpp"
 #include "core/order/sharding.hpp"
+#include "exec/transports/nccl/by_hosts.hpp"
 #include "exec/transports/nccl/communicators.hpp"
 
 namespace pipewright::exec::nccl {
@@ -49,8 +50,9 @@ enum class CallKind : std::uint8_t {
   AllToAll,  // to each member, and from each, as one group
   Broadcast,
   RingSend,  // to the next member, and from the one before, as one group
+  Hosts,     // no call of NCCL: a collective that goes by way of the hosts
 };
-std::string_view to_string(CallKind kind);  // "ncclSend", …; "compute"
+std::string_view to_string(CallKind kind);  // "ncclSend", …; "compute", "hosts"
 
 struct Call {
   CallKind kind = CallKind::Compute;
@@ -61,6 +63,8 @@ struct Call {
   /// part of an action: what it says, and whose part it is.
   std::optional<pipewright::Part> part = {};
   std::optional<Action> part_of = {};
+  /// A second call of the REDUCE_GRAD right before it, for the experts.
+  bool of_experts = false;
   int peer = -1;             // Send, Recv: member index
   std::int64_t count = 0;    // elements, as NCCL counts them; 0: the size is not known
   int element_bytes = 4;     // float32; 8: float64
@@ -86,10 +90,10 @@ struct StepCalls {
   int in_flight = 0;  // CommPolicy::in_flight; its waits are among `waits_for`
 };
 
-/// "0SEND_F1"; "ALL_REDUCE(tp:a:4x8:float32) of 0F0".
+/// "0SEND_F1"; "ALL_REDUCE(tp:a:4x8:float32) of 0F0"; "0REDUCE_GRAD of experts".
 std::string text_of(const Call& call);
 
 /// `costs` gives the sizes. Throws InputError as communicators_of() does. O(instructions).
-StepCalls calls_of(const Program& program, const CostTable& costs);
+StepCalls calls_of(const Program& program, const CostTable& costs, const ByHosts& hosts = {});
 
 }  // namespace pipewright::exec::nccl

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "core/order/devices.hpp"
 #include "exec/transports/nccl/policy_support.hpp"
 
 namespace pipewright::exec::nccl {
@@ -114,21 +115,68 @@ void plan_transfers(const Program& program, const CostTable& costs, Communicator
   plan_ctas(program, costs, plan);
 }
 
+/// Stages whose actions exchange rows, and whether ranks of other places along cp do so, too.
+std::map<StageId, bool> stages_with_experts(const Program& program) {
+  std::map<StageId, bool> stages;
+  for (InstructionId id = 0; id < program.code.size(); ++id) {
+    if (program.code[id].kind != ActionKind::AllToAll) continue;
+    const Action* const owner = program.action_of_part(id);
+    if (owner == nullptr) continue;
+    const std::string& group = program.call(program.code[id]).group;
+    const std::string axes = "+" + group + "+";
+    stages[owner->stage] |= axes.find("+" + std::string(kContextAxis) + "+") != std::string::npos;
+  }
+  return stages;
+}
+
+/// The replicas of each place that hold the same experts; none where the stage has no experts.
+std::map<int, std::vector<RankId>> replicas_by_experts(const Program& program,
+                                                       const Collective& collective,
+                                                       const std::map<StageId, bool>& stages) {
+  const auto stage = stages.find(collective.stage);
+  if (collective.kind != ActionKind::ReduceGrad || stage == stages.end()) return {};
+  std::map<int, std::vector<RankId>> replicas;
+  for (const Collective::Member& member : collective.members)
+    replicas[place_of_experts(program.devices, member.rank, stage->second)].push_back(member.rank);
+  return replicas;
+}
+
 void plan_collectives(const Program& program, CommunicatorPlan& plan) {
   using Key = std::pair<std::string, std::vector<RankId>>;
   const auto key_of = [&](const Collective& one) {
     return Key(group_of(program, one), members_of(one));
   };
   std::map<Key, std::uint32_t> known;
-  for (const Collective& collective : program.collectives) known[key_of(collective)] = 0;
+  const auto stages = stages_with_experts(program);
+  std::vector<std::map<int, std::vector<RankId>>> replicas;
+  for (const Collective& collective : program.collectives) {
+    known[key_of(collective)] = 0;
+    replicas.push_back(replicas_by_experts(program, collective, stages));
+    // exec/transports/nccl/by_hosts.hpp has these.
+    if (collective.sharded || replicas.back().size() < 2) replicas.back().clear();
+    for (const auto& [place, ranks] : replicas.back()) {
+      if (ranks.size() > 1) known[Key("", ranks)] = 0;
+    }
+  }
   for (auto& [key, index] : known) {
     const auto& [group, members] = key;
     index = static_cast<std::uint32_t>(plan.communicators.size());
     const Use use = group.empty() ? Use::Replicas : Use::Group;
     plan.communicators.push_back({use, members, kReplicasCtas, group});
   }
-  for (const Collective& collective : program.collectives)
-    plan.of_collective.push_back(known.at(key_of(collective)));
+  for (std::size_t c = 0; c < program.collectives.size(); ++c) {
+    const std::vector<RankId> members = members_of(program.collectives[c]);
+    plan.of_collective.push_back(known.at(key_of(program.collectives[c])));
+    auto& of_experts = plan.of_experts.emplace_back();
+    if (!replicas[c].empty()) of_experts.assign(members.size(), kNoCommunicator);
+    for (const auto& [place, ranks] : replicas[c]) {
+      for (const RankId rank : ranks) {
+        const auto member = std::ranges::lower_bound(members, rank) - members.begin();
+        if (ranks.size() > 1)
+          of_experts[static_cast<std::size_t>(member)] = known.at(Key("", ranks));
+      }
+    }
+  }
 }
 
 /// From each member to the next one.
@@ -158,6 +206,9 @@ void plan_warm_ups(const Program& program, CommunicatorPlan& plan) {
     const bool exchanges = kind_of(program, program.collectives[i]) == ActionKind::AllToAll;
     if (!exchanges) has_sums[c] = true;
     if (exchanges && edges[c].empty()) edges[c] = all_edges(plan.communicators[c]);
+    for (const std::uint32_t holders : plan.of_experts[i]) {
+      if (holders != kNoCommunicator) has_sums[holders] = true;
+    }
   }
   for (std::uint32_t c = 0; c < plan.communicators.size(); ++c) {
     std::sort(edges[c].begin(), edges[c].end());
@@ -197,6 +248,10 @@ std::vector<std::uint32_t> CommunicatorPlan::joined_by(RankId rank) const {
     if (communicators[c].index_of(rank) >= 0) joined.push_back(c);
   }
   return joined;
+}
+
+bool replicas_hold_other_experts(const Program& program, const Collective& collective) {
+  return replicas_by_experts(program, collective, stages_with_experts(program)).size() > 1;
 }
 
 int ctas_for(double bytes_per_second) {

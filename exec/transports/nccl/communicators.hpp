@@ -54,6 +54,10 @@ struct CommunicatorPlan {
   std::vector<WarmUp> warm_ups;
   std::vector<std::uint32_t> of_route;       // by Program::routes
   std::vector<std::uint32_t> of_collective;  // by Program::collectives
+  /// By Program::collectives, of a REDUCE_GRAD some of whose members hold other experts than others
+  /// do: by member that of those who hold the same, kNoCommunicator where it is alone with them.
+  /// Empty: of another one.
+  std::vector<std::vector<std::uint32_t>> of_experts;
 
   /// Those that the rank is a member of, ascending.
   std::vector<std::uint32_t> joined_by(RankId rank) const;
@@ -62,6 +66,9 @@ struct CommunicatorPlan {
 /// `costs` has the rates of the links, by which CTAs are chosen. Throws InputError with the first
 /// of refusals_of() (exec/transports/nccl/policy_support.hpp). O(instructions).
 CommunicatorPlan communicators_of(const Program& program, const CostTable& costs);
+
+/// Of a REDUCE_GRAD: whether its stage has experts, and some members hold others than others do.
+bool replicas_hold_other_experts(const Program& program, const Collective& collective);
 
 /// CTAs that carry so many bytes a second in one direction of a link; 0: nobody knows the rate.
 int ctas_for(double bytes_per_second);

@@ -47,9 +47,7 @@ RankLink::RankLink(const pipewright_nccl& nccl, const Program& program,
       communicators_(plan.communicators.size(), nullptr) {
   begin_step();
   for (InstructionId id = begin_; id < end_; ++id) {
-    const bool is_replicas =
-        code(id).kind == ActionKind::ReduceGrad || code(id).kind == ActionKind::Unshard;
-    if (is_replicas && code(id).in_collective()) sums_.push_back(id);
+    if (code(id).in_collective() && !is_group_collective(code(id).kind)) sums_.push_back(id);
   }
 }
 
@@ -341,29 +339,56 @@ bool RankLink::is_sum(InstructionId member) const {
 void RankLink::issue_sum(InstructionId member) {
   if (is_call(code(member).kind)) return make_sum(member);
   issued_sums_[member - begin_] = 1;
-  while (next_sum_ < sums_.size() && issued_sums_[sums_[next_sum_] - begin_] != 0)
-    make_sum(sums_[next_sum_++]);
+  for (; next_sum_ < sums_.size() && issued_sums_[sums_[next_sum_] - begin_] != 0; ++next_sum_) {
+    if (is_sum(sums_[next_sum_])) make_sum(sums_[next_sum_]);
+  }
 }
 
 /// A member's part of the array, as the k-th of equal ones, begins where NCCL looks for it in
 /// place.
-int RankLink::call_collective(InstructionId member, void* array, std::size_t bytes, bool scatters,
+int RankLink::call_collective(InstructionId member, const ArrayOfReplicas& array,
                               void* stream) const {
   const Collective& collective = program_.collectives[code(member).route];
-  const std::uint32_t c = plan_.of_collective[code(member).route];
-  void* const communicator = communicators_[c];
-  const std::size_t part = bytes / collective.members.size();
-  auto* const own = static_cast<std::byte*>(array) +
-                    part * static_cast<std::size_t>(plan_.communicators[c].index_of(rank_));
+  const Communicator& replicas = plan_.communicators[array.communicator];
+  void* const communicator = communicators_[array.communicator];
+  const std::size_t part = array.bytes / replicas.members.size();
+  std::byte* const own = array.at + part * static_cast<std::size_t>(replicas.index_of(rank_));
   if (collective.kind == ActionKind::Unshard)
-    return nccl_.all_gather(own, array, part, PIPEWRIGHT_NCCL_BYTES, communicator, stream);
+    return nccl_.all_gather(own, array.at, part, PIPEWRIGHT_NCCL_BYTES, communicator, stream);
   constexpr int kKind = PIPEWRIGHT_NCCL_FLOAT32;
-  if (scatters)
-    return nccl_.reduce_scatter(array, own, part / sizeof(float), kKind, communicator, stream);
-  return nccl_.all_reduce(array, array, bytes / sizeof(float), kKind, communicator, stream);
+  if (array.is_scattered)
+    return nccl_.reduce_scatter(array.at, own, part / sizeof(float), kKind, communicator, stream);
+  return nccl_.all_reduce(array.at, array.at, array.bytes / sizeof(float), kKind, communicator,
+                          stream);
 }
 
-/// What ranks that divide layers bring together, in place. Rows are of whatever numbers.
+/// What all members have; what else is gathered; and of experts those that it holds with others.
+std::vector<RankLink::ArrayOfReplicas> RankLink::arrays_of(InstructionId member,
+                                                           const cuda::DevicePart& part) const {
+  const auto of = [](const Buffer& buffer) { return static_cast<std::byte*>(buffer.at()); };
+  const std::uint32_t collective = code(member).route;
+  const std::uint32_t all = plan_.of_collective[collective];
+  const auto& of_experts = plan_.of_experts[collective];
+  const bool scatters = program_.collectives[collective].sharded;
+  std::byte* const at = of(part.front.array);
+  const std::size_t common = part.front.bytes + part.bytes_behind;
+  std::vector<ArrayOfReplicas> arrays;
+  const auto add = [&](const ArrayOfReplicas& array) {
+    if (array.bytes > 0) arrays.push_back(array);
+  };
+  add({all, at, part.front.bytes, scatters});
+  add({all, at + part.front.bytes, part.bytes_behind, false});
+  add({all, of(part.beside.array), part.beside.bytes, scatters});
+  if (of_experts.empty()) return arrays;
+  const int own = plan_.communicators[all].index_of(rank_);
+  const std::uint32_t holders = of_experts[static_cast<std::size_t>(own)];
+  if (holders != kNoCommunicator)
+    add({holders, at + common, part.front.array.bytes() - common, false});
+  return arrays;
+}
+
+/// What ranks that divide layers bring together, in place, or all of them. Rows are of whatever
+/// numbers.
 int RankLink::call_group(InstructionId member, const cuda::ArrayOfGroup& array,
                          void* stream) const {
   const std::uint32_t c = plan_.of_collective[code(member).route];
@@ -375,7 +400,11 @@ int RankLink::call_group(InstructionId member, const cuda::ArrayOfGroup& array,
   auto* const own = static_cast<std::byte*>(array.at) +
                     part * bytes * static_cast<std::size_t>(group.index_of(rank_));
   switch (code(member).kind) {
+    case ActionKind::ReduceNorm:
+      return nccl_.all_reduce(array.at, array.at, array.size, PIPEWRIGHT_NCCL_FLOAT64, communicator,
+                              stream);
     case ActionKind::AllReduce:
+    case ActionKind::ReduceTied:
       return nccl_.all_reduce(array.at, array.at, array.size, kind, communicator, stream);
     case ActionKind::ReduceScatter:
       return nccl_.reduce_scatter(array.at, own, part, kind, communicator, stream);
@@ -428,16 +457,10 @@ void RankLink::make_sum(InstructionId member) {
     call([&] { return call_group(member, part.of_group, stream); }, program_.text(member).c_str());
     settle(c);
   }
-  const bool scatters = program_.collectives[code(member).route].sharded;
-  const auto make = [&](void* array, std::size_t bytes, bool is_scattered) {
-    if (bytes == 0) return;
-    call([&] { return call_collective(member, array, bytes, is_scattered, stream); },
-         program_.text(member).c_str());
-    settle(c);
-  };
-  make(part.front.array.at(), part.front.bytes, scatters);
-  make(part.front.array.floats() + part.front.bytes / sizeof(float), part.bytes_behind, false);
-  make(part.beside.array.at(), part.beside.bytes, scatters);
+  for (const ArrayOfReplicas& array : arrays_of(member, part)) {
+    call([&] { return call_collective(member, array, stream); }, program_.text(member).c_str());
+    settle(array.communicator);
+  }
   static_cast<void>(note_call(member, std::move(start)));
 }
 

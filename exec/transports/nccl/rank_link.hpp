@@ -1,6 +1,6 @@
 // A rank's side of NCCL: its communicators, made and connected in the order of the plan, the
 // streams of its queues, and the calls of its transfer ends and of its sums and gathers over
-// replicas (exec/transports/nccl/calls.hpp says which; here they are made as the rank comes to
+// other ranks (exec/transports/nccl/calls.hpp says which; here they are made as the rank comes to
 // them). Made and used by the rank's thread, which is the only one that calls NCCL for its GPU;
 // abort(), report and count may be asked by any thread.
 //
@@ -59,15 +59,16 @@ class RankLink {
   void close_batch();
   PayloadPtr take(InstructionId recv);
 
-  /// What this rank brings to a REDUCE_GRAD that NCCL sums, to an UNSHARD that it gathers, or to
-  /// the sum of a group.
+  /// What this rank brings to a REDUCE_GRAD, REDUCE_NORM or REDUCE_TIED that NCCL sums, to an
+  /// UNSHARD that it gathers, or to the sum of a group.
   void contribute(InstructionId member, std::shared_ptr<const cuda::DevicePart> part);
   /// Whether it has brought that in this step. Any thread.
   bool is_sum(InstructionId member) const;
-  /// Its call, in place, is made when those of replicas that the list has before it are; that of a
+  /// Its call, in place, is made when those of no group that the list has before it are; that of a
   /// group at once. But rows that members exchange without knowing yet how many come, whose counts
   /// go ahead: these are sent by finish_counting(), which waits for the counts. Before the rank
-  /// waits for such a call; where it waits for another one, as soon as has_counted().
+  /// waits for such a call; where it waits for another one, as soon as has_counted(). One that goes
+  /// by way of the hosts is issued here, too, so that those behind it are called.
   void issue_sum(InstructionId member);
   bool has_counted() const;
   void finish_counting();
@@ -122,8 +123,15 @@ class RankLink {
     std::vector<std::size_t> bytes_out, bytes_in;  // by member
   };
   void make_sum(InstructionId member);
-  int call_collective(InstructionId member, void* array, std::size_t bytes, bool scatters,
-                      void* stream) const;
+  /// What the members of a communicator have alike of a stage.
+  struct ArrayOfReplicas {
+    std::uint32_t communicator = kNoCommunicator;
+    std::byte* at = nullptr;
+    std::size_t bytes = 0;
+    bool is_scattered = false;  // each member is left with its part of the sum
+  };
+  std::vector<ArrayOfReplicas> arrays_of(InstructionId member, const cuda::DevicePart& part) const;
+  int call_collective(InstructionId member, const ArrayOfReplicas& array, void* stream) const;
   int call_group(InstructionId member, const cuda::ArrayOfGroup& array, void* stream) const;
   void send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream);
   void begin_on(void* stream) const;
@@ -150,9 +158,9 @@ class RankLink {
   std::map<std::uint32_t, std::deque<Waiting>> waiting_;  // by communicator: first in, first called
   std::vector<Made> batch_;                               // prepared, and not made yet
   std::vector<PayloadPtr> received_;                      // by instruction of the list
-  std::vector<InstructionId> sums_;        // all REDUCE_GRADs and UNSHARDs of replicas, listed
-  std::size_t next_sum_ = 0;               // of sums_: those before are called
-  std::vector<std::uint8_t> issued_sums_;  // by instruction of the list
+  std::vector<InstructionId> sums_;                       // all that are of no group, as listed
+  std::size_t next_sum_ = 0;                              // of sums_: those before are called
+  std::vector<std::uint8_t> issued_sums_;                 // by instruction of the list
   /// An exchange whose counts are on their way.
   struct Counting {
     InstructionId member;

@@ -19,6 +19,8 @@ bool is_transfer_call(const Call& call) {
 bool is_group_mark(const Call& call) {
   return call.kind == CallKind::GroupStart || call.kind == CallKind::GroupEnd;
 }
+/// Whether it is one of the Program's instructions.
+bool is_instruction(const Call& call) { return !is_group_mark(call) && !call.of_experts; }
 bool is_collective_call(const Call& call) {
   return call.kind != CallKind::Compute && !is_transfer_call(call) && !is_group_mark(call);
 }
@@ -243,7 +245,7 @@ Order order_of(const StepCalls& step, std::vector<std::string>& problems) {
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
     auto& row = order.ranks.emplace_back();
     for (const Call& call : step.ranks[r].calls) {
-      if (is_group_mark(call)) continue;
+      if (!is_instruction(call)) continue;
       if (call.part_of) {
         parts.add(*call.part_of, call.part.value());
         continue;
@@ -273,7 +275,7 @@ void check_peers(const StepCalls& step, const Program& program,
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
     InstructionId id = program.rank_begin[r];
     for (const Call& call : step.ranks[r].calls) {
-      if (is_group_mark(call)) continue;
+      if (!is_instruction(call)) continue;
       const Instruction& in = program.code[id++];
       if (!is_transfer_call(call)) continue;
       const Route& route = program.routes[in.route];
@@ -305,8 +307,8 @@ void check_collectives(const StepCalls& step, const Program& program,
     InstructionId id = program.rank_begin[r];
     for (const Call& call : step.ranks[r].calls) {
       if (is_group_mark(call)) continue;
-      const Instruction& in = program.code[id++];
-      if (!is_collective_call(call)) continue;
+      const Instruction& in = program.code[call.of_experts ? id - 1 : id++];
+      if (!is_collective_call(call) || call.kind == CallKind::Hosts) continue;
       if (!in.in_collective()) {
         problems.push_back(where(r, call) + " is called as a collective and nobody joins it");
         continue;
@@ -315,7 +317,8 @@ void check_collectives(const StepCalls& step, const Program& program,
       std::vector<RankId> members;
       for (const auto& member : program.collectives[in.route].members)
         members.push_back(member.rank);
-      if (members != communicator.members)
+      if (call.of_experts ? !std::ranges::includes(members, communicator.members)
+                          : members != communicator.members)
         problems.push_back(where(r, call) + " is called on " + name_of(communicator) +
                            ", which are not the ranks that it belongs to");
       const What what{call.kind, call.count, in.route};
@@ -380,18 +383,22 @@ void check_events(const StepCalls& step, const Program& program,
     const RankCalls& rank = step.ranks[r];
     const auto needs = needs_of(program, RankId(static_cast<std::int64_t>(r)));
     const InstructionId begin = program.rank_begin[r];
-    std::vector<std::uint32_t> places;  // by instruction of the list
+    std::vector<std::uint32_t> last;  // by instruction of the list
     for (std::uint32_t k = 0; k < rank.calls.size(); ++k) {
-      if (!is_group_mark(rank.calls[k])) places.push_back(k);
+      if (is_instruction(rank.calls[k])) last.push_back(k);
+      if (rank.calls[k].of_experts) last.back() = k;
     }
     Ended ended(rank);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const Call& call = rank.calls[places[i]];
-      if (!ended.add(places[i]))
+    std::size_t i = 0;
+    for (std::uint32_t place = 0; place < rank.calls.size(); ++place) {
+      const Call& call = rank.calls[place];
+      if (is_group_mark(call)) continue;
+      if (!ended.add(place))
         problems.push_back(where(r, call) + " waits for an event that is not recorded yet");
-      for (const InstructionId need : needs[i]) {
-        const std::uint32_t before = places[need - begin];
-        if (before >= places[i] || !ended.orders(places[i], before))
+      if (call.of_experts) continue;
+      for (const InstructionId need : needs[i++]) {
+        const std::uint32_t before = last[need - begin];
+        if (before >= place || !ended.orders(place, before))
           problems.push_back(where(r, call) + " may start before " + text_of(rank.calls[before]) +
                              ", which it needs, has ended");
       }

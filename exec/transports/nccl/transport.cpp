@@ -79,10 +79,12 @@ void NcclTransport::meet(RankId rank, const std::function<void()>& between) {
 }
 
 void NcclTransport::issue(RankId rank, InstructionId end, PayloadPtr data) {
-  if (!is_nccls(rank, end)) return inner_.issue(rank, end, std::move(data));
   throw_if_stopped();
-  if (!is_transfer(program_.code[end].kind)) return link(rank).issue_sum(end);
-  link(rank).issue(end, std::move(data));
+  const bool is_mine = is_nccls(rank, end);
+  const ActionKind kind = program_.code[end].kind;
+  if (is_transfer(kind)) return link(rank).issue(end, std::move(data));
+  if (!is_mine) inner_.issue(rank, end, std::move(data));
+  if (is_mine || !is_call(kind)) link(rank).issue_sum(end);
 }
 
 void NcclTransport::contribute(RankId rank, InstructionId member, PartPtr part) {

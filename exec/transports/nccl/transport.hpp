@@ -1,7 +1,7 @@
 // Ranks that are threads of this process, or processes of a job, each on a GPU of its own, whose
-// messages NCCL moves from GPU to GPU, and whose gradients it sums over replicas, except in
-// exact numerics. Everything else that ranks do together (meeting, time, the parts of the other
-// collectives, by way of the host) is done by the transport that this one wraps:
+// messages NCCL moves from GPU to GPU, and whose collectives it makes, but for those that go by way
+// of the hosts (exec/transports/nccl/by_hosts.hpp). These, and all else that ranks do together
+// (meeting, time), are done by the transport that this one wraps:
 // exec/transports/local's, or exec/transports/process's.
 //
 // The host enqueues and never waits for a message: wait() returns when NCCL has the call, and the

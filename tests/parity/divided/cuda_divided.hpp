@@ -91,6 +91,12 @@ inline int calls_of_groups(const Program& program, ActionKind kind) {
   return calls;
 }
 
+/// Those of all ranks: of norms and of tied tables.
+inline int calls_of_all(const Program& program) {
+  return calls_of_groups(program, ActionKind::ReduceNorm) +
+         calls_of_groups(program, ActionKind::ReduceTied);
+}
+
 /// Of what connects communicators without an edge.
 inline int connecting_sums(const Program& program) {
   int calls = 0;

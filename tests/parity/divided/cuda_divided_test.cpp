@@ -115,8 +115,8 @@ void expect_brought_together(Over over, const Program& program, const DividedSet
     const int shards = calls_of_groups(program, ActionKind::Unshard);
     const int of_replicas = calls_of_groups(program, ActionKind::ReduceGrad);
     expected = connecting(program);
-    expected.sums +=
-        kSteps * (calls_of_groups(program, ActionKind::AllReduce) + (shards > 0 ? 0 : of_replicas));
+    expected.sums += kSteps * (calls_of_groups(program, ActionKind::AllReduce) +
+                               calls_of_all(program) + (shards > 0 ? 0 : of_replicas));
     expected.scattered = kSteps * (calls_of_groups(program, ActionKind::ReduceScatter) +
                                    (shards > 0 ? of_replicas : 0));
     // In a step that is looked at gradients are gathered beside the weights.
@@ -161,7 +161,6 @@ TEST(CudaDivided, FloatsAreSummedByNcclWhereTheyLie) {
     expect_brought_together_by_nccl(model, {.tensor = 2});
 }
 
-/// The norm, for which the host waits, goes beside sums that only GPUs know of.
 TEST(CudaDivided, ReplicasOfDividedLayersAreSummedByNcclToo) {
   expect_brought_together_by_nccl(divisible_llama(), {.tensor = 2, .replicas = 2});
 }

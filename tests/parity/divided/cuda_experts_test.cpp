@@ -55,6 +55,10 @@ TEST(CudaExperts, ExpertsFoldedOverRanksAlongTpHaveTheSerialRunsBits) {
   }
   expect_serial_bits(Over::Copies, one_rank(), mixtral(),
                      {.replicas = 2, .sharded = true, .rows = true, .fold = kFold});
+  for (const bool sharded : {false, true})
+    expect_serial_bits(
+        Over::Copies, one_rank(), mixtral(),
+        {.sharded = sharded, .rows = true, .context = 2, .fold = ExpertFold::TensorAndContext});
 }
 
 /// Each expert's holders share it out, all replicas the rest.
@@ -185,11 +189,11 @@ TEST(CudaExperts, RowsGoToTheirExpertsOverNccl) {
                    {.tensor = 1, .replicas = 2, .sharded = true, .experts = 2});
 }
 
-/// Where an expert is on one replica alone, NCCL sums the rest of the gradients in place, and the
-/// counts of choices with them; where it is on two, the hosts sum all.
-TEST(CudaExperts, NcclSumsWhatAllReplicasHold) {
-  for (const int replicas : {1, 2}) {
-    const Layout layout{.tensor = 1, .replicas = replicas, .experts = 2};
+/// NCCL sums what all replicas hold in place, and the counts of choices with it; and where an
+/// expert is on two, their gradients of it by a call of its own.
+TEST(CudaExperts, NcclSumsWhatAllReplicasHoldAndTheExpertsOfSome) {
+  for (const auto& [tensor, replicas] : {std::pair(1, 1), {1, 2}, {2, 1}, {2, 2}}) {
+    const Layout layout{.tensor = tensor, .replicas = replicas, .experts = 2};
     const Program program =
         divided(one_rank(), grouped(), layout, policies_of(Over::Nccl).front(), Numerics::Fast);
     DividedSetting setting(program, grouped(), Numerics::Fast, layout);
@@ -198,8 +202,10 @@ TEST(CudaExperts, NcclSumsWhatAllReplicasHold) {
     const int sums = calls_of_groups(program, ActionKind::ReduceGrad), before = host_nccl_sums();
     const CudaResult run = trained(Over::Nccl, HostOrder::Lazy, program, how);
     ASSERT_TRUE(run.finished());
-    EXPECT_EQ(host_nccl_sums() - before,
-              connecting_sums(program) + (replicas == 1 ? kSteps * sums : 0));
+    const int inside = calls_of_groups(program, ActionKind::AllReduce);
+    EXPECT_EQ(
+        host_nccl_sums() - before,
+        connecting_sums(program) + kSteps * (sums * replicas + inside + calls_of_all(program)));
     EXPECT_LE(run.verify->gradients.norm_rel, 3e-6) << run.verify->gradients.worst;
     EXPECT_LE(run.verify->parameters.norm_rel, 3e-6) << run.verify->parameters.worst;
   }

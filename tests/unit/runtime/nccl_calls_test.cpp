@@ -20,6 +20,7 @@
 namespace pipewright::exec::nccl {
 namespace nccl_calls_test {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -281,6 +282,63 @@ TEST(NcclCalls, TiedWeightsAreSummedOnTheComputeStreamByAllWhoShareThem) {
   EXPECT_EQ(sum.stream, 0U);
   EXPECT_EQ(name_of(step.plan.communicators[sum.communicator]), "replicas 0 2");
   EXPECT_THAT(read_back(step).problems, ElementsAre());
+}
+
+/// Ranks 0 and 2, and 1 and 3, hold the same experts.
+Program replicas_with_experts() {
+  Order order = planner::replicate(planner::make_order("gpipe", {1, 1, 1, {}}), 2);
+  pipewright::Part rows;
+  rows.call = {.kind = ActionKind::AllToAll, .group = "ep", .data = "rows"};
+  pipewright::Part work;
+  work.call = {.kind = ActionKind::Part, .data = "mlp"};
+  work.weight = 1;
+  order.parts = {{StageId(0), ActionKind::F, {rows, work}}};
+  order.mesh = {{"ep", 2}};
+  return lower(written_out(order), {}, {.optimizer = true});
+}
+
+TEST(NcclCalls, ExpertsOfSomeReplicasAreSummedByACallOfTheirOwn) {
+  const StepCalls step = calls_of(replicas_with_experts(), sizes(1, 0, 4000));
+  EXPECT_THAT(names_of(step.plan), ElementsAre("replicas 0 1 2 3", "replicas 0 2", "replicas 1 3",
+                                               "group ep 0 1", "group ep 2 3"));
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const auto& calls = step.ranks[rank].calls;
+    const auto all = std::find_if(calls.begin(), calls.end(), [](const Call& call) {
+      return call.cell.action.kind == ActionKind::ReduceGrad;
+    });
+    ASSERT_LT(all + 1, calls.end());
+    EXPECT_EQ(text_of(all[0]), "0REDUCE_GRAD");
+    EXPECT_EQ(text_of(all[1]), "0REDUCE_GRAD of experts");
+    EXPECT_EQ(step.plan.communicators[all[1].communicator].members.front(),
+              RankId(static_cast<std::int64_t>(rank % 2)));
+    EXPECT_EQ(all[0].count, 0) << "the costs do not tell experts apart";
+    EXPECT_EQ(all[2].waits_for,
+              std::vector<std::uint32_t>{static_cast<std::uint32_t>(all + 1 - calls.begin())});
+  }
+  EXPECT_THAT(read_back(step).problems, ElementsAre());
+  EXPECT_EQ(verdict_of(read_back(step)), Verdict::Ok);
+  StepCalls damaged = step;
+  for (Call& call : damaged.ranks[0].calls) {
+    if (call.of_experts) call.kind = CallKind::ReduceScatter;
+  }
+  EXPECT_THAT(read_back(damaged).problems, Contains(HasSubstr("meets another kind")));
+}
+
+TEST(NcclCalls, WhatGoesByWayOfTheHostsIsNoCall) {
+  const Program program =
+      program_of("0F0,0B0,0REDUCE_GRAD,REDUCE_NORM,OPT\n0F1,0B1,0REDUCE_GRAD,REDUCE_NORM,OPT\n");
+  ByHosts hosts{.stages = {1}};
+  EXPECT_THAT(
+      lines_of(calls_of(program, sizes(1, 0, 400), hosts).ranks[1]),
+      ElementsAre("compute 0F1 @compute", "compute 0B1 @compute",
+                  "hosts 0REDUCE_GRAD @collectives <0B1",
+                  "ncclAllReduce REDUCE_NORM @compute <0REDUCE_GRAD", "compute OPT @compute"));
+  hosts.all = true;
+  const StepCalls step = calls_of(program, sizes(1, 0, 400), hosts);
+  EXPECT_EQ(step.ranks[0].calls[3].kind, CallKind::Hosts);
+  EXPECT_THAT(read_back(step).problems, ElementsAre());
+  EXPECT_EQ(verdict_of(read_back(step)), Verdict::Ok);
+  EXPECT_EQ(read_back(step).program.collectives.size(), 2u);
 }
 
 // --- Read back ---

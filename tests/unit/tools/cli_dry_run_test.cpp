@@ -41,6 +41,20 @@ TEST(DryRun, SaysTheSameInJson) {
   EXPECT_EQ(sends, 16);
 }
 
+TEST(DryRun, ShowsAsHostsWhatExactNumericsDoNotCall) {
+  const Folder folder;
+  folder.write("order.csv",
+               "0F0,0B0,0REDUCE_GRAD,REDUCE_NORM,OPT\n0F1,0B1,0REDUCE_GRAD,REDUCE_NORM,OPT\n");
+  const std::string words = "run order.csv --transport nccl --dry-run";
+  EXPECT_THAT(pipewright(words, folder).out, HasSubstr("ncclAllReduce REDUCE_NORM, 1 float64"));
+  const auto exact = pipewright(words + " --numerics exact", folder);
+  EXPECT_EQ(exact.status, 0) << exact.err;
+  EXPECT_THAT(exact.out, HasSubstr("hosts 0REDUCE_GRAD, stream \"collectives\", after 0B1\n"));
+  EXPECT_THAT(exact.out, HasSubstr("hosts REDUCE_NORM"));
+  EXPECT_THAT(exact.out, testing::Not(HasSubstr("ncclAllReduce")));
+  EXPECT_THAT(exact.out, HasSubstr("the calls, read back: ok\n"));
+}
+
 TEST(DryRun, ShowsTheCycleOfCallsThatWouldHang) {
   const Folder folder;
   for (const char* where : {"--transport nccl", "--device cuda"}) {

@@ -135,20 +135,23 @@ void Parameters::for_sections_of_weights(const std::function<void(const Section&
 void Parameters::place_section(Section section,
                                const std::function<bool(const Parameter&)>& is_in) {
   section.begin = floats_ = room_;
+  // Replicas have one order, whichever of them counts. A copy that all share out counts by parts.
+  enum Turn { kCounts, kReplicasCopy, kCopy, kTurns };
+  const auto turn_of = [this](const Parameter& p) {
+    if (p.is_copy) return kCopy;
+    return p.is_replicas_copy && !is_shared_out() ? kReplicasCopy : kCounts;
+  };
   for (const bool decays : {false, true}) {
     if (decays) section.decay_from = floats_;
     const std::size_t begin = floats_;
-    for (const bool is_copy : {false, true}) {
+    for (int turn = 0; turn < kTurns; ++turn) {
       for (Placed& p : all_) {
-        // A copy that all replicas share out counts by parts.
-        const bool counts_elsewhere =
-            p.host->is_copy || (p.host->is_replicas_copy && !is_shared_out());
-        if (!is_in(*p.host) || p.host->decays != decays || counts_elsewhere != is_copy) continue;
+        if (!is_in(*p.host) || p.host->decays != decays || turn_of(*p.host) != turn) continue;
         p.offset = floats_;
         p.section = sections_.size();
         floats_ += in_whole_packs(p.size);
       }
-      if (!is_copy && !section.is_statistics) counted_.push_back({begin, floats_});
+      if (turn == kCounts && !section.is_statistics) counted_.push_back({begin, floats_});
     }
   }
   section.end = floats_;
