@@ -20,7 +20,7 @@ constexpr DeviceRates hopper(std::string_view name, double memory, double gibiby
   device.watts = 700;
   device.flops_of_cores = 67e12;
   device.host_bytes_per_second = 64e9;
-  device.time_deviation = 0.03;
+  device.time_deviation = 0.04;
   device.flash_forward = 1;
   device.flash_backward = 0.8;
   device.older_flash = 0.58;
@@ -36,7 +36,7 @@ constexpr DeviceRates like_b200(std::string_view name, double peak, double gibib
   device.watts = watts;
   device.flops_of_cores = 80e12;
   device.host_bytes_per_second = host;
-  device.time_deviation = 0.07;
+  device.time_deviation = 0.06;
   device.faster_in_8_bits = 2;
   device.scales_blocks = true;
   device.faster_in_4_bits = name.ends_with("B300") ? 6 : 4;
@@ -74,13 +74,13 @@ constexpr DeviceRates mi355x() {
 // GB300 in NVL72). Efficiencies: docs/cost-model.md. A name within another's stands after it.
 constexpr std::array<DeviceRates, 14> kDevices{{
     {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44, 0, 70, 8.1e12, 16e9,
-     0.75, 0.65, 1, 0.03},
+     0.75, 0.65, 1, 0.04},
     {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.78, 0.75, 1, 0, 300, 15.7e12, 16e9,
-     0.75, 0.65, 1, 0.16},
+     0.75, 0.65, 1, 0.17},
     {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256, 128, false, 0.78, 0.70, 1, 0, 400,
-     19.5e12, 32e9, 0.75, 0.65, 1, 0.03},
+     19.5e12, 32e9, 0.75, 0.65, 1, 0.04},
     {"A100", 312e12, 2039e9, 80 * kGiB, 108, 256, 128, false, 0.78, 0.70, 1, 0, 400, 19.5e12, 32e9,
-     0.75, 0.65, 1, 0.03},
+     0.75, 0.65, 1, 0.04},
     hopper("H100", 3350e9, 80),
     hopper("H200", 4800e9, 141),
     hopper("H800", 3350e9, 80),

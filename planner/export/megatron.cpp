@@ -165,7 +165,6 @@ void add_hybrid(const Architecture& model, MegatronFlags& flags) {
   if (model.pattern.empty()) return;
   flags.add("is-hybrid-model");
   flags.add("hybrid-override-pattern '" + model.pattern + "'");
-  flags.add("spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec");
   if (!model.mamba.is_used()) return;
   flags.add("mamba-num-heads", model.mamba.heads);
   flags.add("mamba-head-dim", model.mamba.head);
@@ -206,6 +205,11 @@ void note_what_is_missing(const PlanFacts& facts, const TrainingSpec& training,
     result.notes.push_back(
         "the job gives no clip_grad_norm, and Megatron-LM clips gradients at norm 1: --clip-grad 0 "
         "is not to clip");
+  }
+  if (!facts.model->pattern.empty()) {
+    result.notes.push_back(
+        "a hybrid is trained by pretrain_mamba.py: add --spec "
+        "megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec");
   }
   if (!facts.model->learned_positions) {
     result.notes.push_back(

@@ -125,7 +125,6 @@ const std::map<std::string, std::string>& megatron_arguments() {
       {"--window-attn-skip-freq", "n"},
       {"--is-hybrid-model", "-"},
       {"--hybrid-override-pattern", "s"},
-      {"--spec", "s"},
       {"--mamba-num-heads", "n"},
       {"--mamba-head-dim", "n"},
       {"--mamba-state-dim", "n"},

@@ -104,6 +104,7 @@ void Device::sum_among_threads() {
   for (const Instruction& in : program_.rank_code(rank_)) {
     const bool is_tied = in.kind == ActionKind::ReduceTied;
     if (!is_tied && (in.kind != ActionKind::ReduceGrad || !in.in_collective())) continue;
+    if (is_tied && program_.sharding.divides_gradients()) continue;  // no table is whole
     if (!adds_copies(program_, in, rank_, queue_.site().precision)) continue;
     if (is_tied)
       sums_.tie_on(tied_tables_);
@@ -281,8 +282,10 @@ void Device::leave_sums_to_transport() {
     clipping_->leave_sums_to_transport();
     sums_.clip_on(*clipping_);
   }
-  tied_tables_.leave_sums_to_transport();
-  sums_.tie_on(tied_tables_);
+  if (!program_.sharding.divides_gradients()) {  // else no table is whole
+    tied_tables_.leave_sums_to_transport();
+    sums_.tie_on(tied_tables_);
+  }
   for (Stage* stage : stages_.own()) stage->leave_sums_to_transport();
 }
 

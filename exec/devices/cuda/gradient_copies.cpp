@@ -41,20 +41,19 @@ PartPtr GradientCopies::bring(const float* from, std::size_t floats) {
   return std::make_shared<CopyOnDevice>(copy_, queue_.record(queue_.computing()));
 }
 
-bool GradientCopies::add_up(const std::vector<PartPtr>& parts, float* to,
-                            std::size_t floats) const {
+bool GradientCopies::add_up(const std::vector<PartPtr>& parts, float* to, std::size_t floats) {
   std::vector<const CopyOnDevice*> copies;
   for (const PartPtr& part : parts) {
     copies.push_back(dynamic_cast<const CopyOnDevice*>(part.get()));
     if (copies.back() == nullptr) return false;
     queue_.wait(queue_.computing(), copies.back()->ready);
   }
-  const Buffer arrived = queue_.memory().take_floats(std::min(floats, kFloatsAtOnce));
+  if (!arrived_) arrived_ = queue_.weights().take_floats(std::min(floats, kFloatsAtOnce));
   for (std::size_t begin = 0; begin < floats; begin += kFloatsAtOnce) {
     const std::size_t n = std::min(floats - begin, kFloatsAtOnce);
     for (const CopyOnDevice* one : copies) {
       const bool is_first = one == copies.front();
-      float* const at = is_first ? to + begin : arrived.floats();
+      float* const at = is_first ? to + begin : arrived_.floats();
       queue_.copy(at, one->copy.floats() + begin, n * sizeof(float));
       if (!is_first) queue_.run(queue_.cuda().kernels.add_to, n, at, to + begin);
     }

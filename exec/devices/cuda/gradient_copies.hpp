@@ -23,13 +23,13 @@ class GradientCopies {
 
   /// What is there behind the work on the computing stream. Takes its memory the first time.
   PartPtr bring(const float* from, std::size_t floats);
-  /// False if the parts are none of bring().
-  bool add_up(const std::vector<PartPtr>& parts, float* to, std::size_t floats) const;
-  std::int64_t bytes() const { return static_cast<std::int64_t>(copy_.bytes()); }
+  /// False if the parts are none of bring(). Takes memory for a piece of another's the first time.
+  bool add_up(const std::vector<PartPtr>& parts, float* to, std::size_t floats);
+  std::int64_t bytes() const { return static_cast<std::int64_t>(copy_.bytes() + arrived_.bytes()); }
 
  private:
   Queue& queue_;
-  Buffer copy_;
+  Buffer copy_, arrived_;
 };
 
 }  // namespace pipewright::exec::cuda

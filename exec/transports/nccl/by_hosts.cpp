@@ -8,7 +8,8 @@ namespace pipewright::exec::nccl {
 /// Experts that differ among replicas are in an array of their own.
 ByHosts by_hosts(const Program& program, const Model& model, const std::vector<StagePlan>& stages,
                  Numerics numerics) {
-  ByHosts hosts{numerics == Numerics::Exact, std::vector<std::uint8_t>(stages.size(), 0)};
+  ByHosts hosts{numerics == Numerics::Exact, program.sharding.divides_gradients(),
+                std::vector<std::uint8_t>(stages.size(), 0)};
   for (const Collective& collective : program.collectives) {
     if (collective.kind != ActionKind::ReduceGrad || !collective.sharded) continue;
     const auto number = static_cast<std::size_t>(collective.stage.value);

@@ -16,11 +16,13 @@ namespace pipewright::exec::nccl {
 
 struct ByHosts {
   bool all = false;
+  bool tied = false;  // gradients of tables, of which replicas that divide them have parts
   std::vector<std::uint8_t> stages = {};  // of REDUCE_GRADs and UNSHARDs; may be empty: none
 
   bool has(const Collective& collective) const {
     const auto stage = static_cast<std::size_t>(collective.stage.value);
-    return all || (has_stage(collective.kind) && stage < stages.size() && stages[stage] != 0);
+    return all || (tied && collective.kind == ActionKind::ReduceTied) ||
+           (has_stage(collective.kind) && stage < stages.size() && stages[stage] != 0);
   }
 };
 

@@ -45,15 +45,16 @@ struct Calls {
 Calls calls_so_far() {
   return {host_nccl_sums(), host_nccl_scattered_sums(), host_nccl_gatherings()};
 }
-/// `sums`: of running statistics, beside each sum of gradients. `gathered`: arrays of each UNSHARD,
-/// which with ZeRO 1 are also gradients that are looked at.
+/// `sums`: of running statistics, beside each sum of gradients; the norm is one more. `gathered`:
+/// arrays of each UNSHARD, which with ZeRO 1 are also gradients that are looked at.
 void expect_called(const Calls& before, const Program& program, int sums = 0, int gathered = 1) {
   const Calls now = calls_so_far();
   const int reduced = calls_of_groups(program, ActionKind::ReduceGrad);
   EXPECT_EQ(now.scattered - before.scattered, kSteps * reduced);
   EXPECT_EQ(now.gathered - before.gathered,
             kSteps * gathered * calls_of_groups(program, ActionKind::Unshard));
-  EXPECT_EQ(now.sums - before.sums, connecting_sums(program) + kSteps * sums * reduced);
+  const int norms = calls_of_groups(program, ActionKind::ReduceNorm);
+  EXPECT_EQ(now.sums - before.sums, connecting_sums(program) + kSteps * (sums * reduced + norms));
 }
 
 /// Nothing is allocated beside NCCL, however often whole arrays come and go.

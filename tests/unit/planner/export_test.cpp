@@ -155,9 +155,8 @@ TEST(Megatron, LayersOfOtherKindsAreWritten) {
   const auto oss = megatron(plan_of_architecture("gpt-oss-20b", {12, 12}));
   EXPECT_EQ(oss.at("--window-size"), "128,0");
   EXPECT_EQ(oss.at("--window-attn-skip-freq"), "2");
-  Plan llama4 = plan_of_architecture("llama4-maverick", {24, 24});
-  llama4.architecture->blocks = 4;
-  EXPECT_EQ(megatron(llama4).at("--moe-layer-freq"), "[0,1,0,1]");
+  const auto llama4 = megatron(plan_of_architecture("llama4-maverick", {24, 24}));
+  EXPECT_TRUE(llama4.at("--moe-layer-freq").starts_with("[0,1,0,1,"));
   const auto super = megatron(plan_of_architecture("nemotron-3-super", {88}));
   EXPECT_EQ(super.at("--hybrid-override-pattern").size(), 88U);
   EXPECT_EQ(super.at("--moe-latent-size"), "1024");
