@@ -78,6 +78,8 @@ struct Architecture {
   int further_tokens = 0;
 
   BlockKind kind_of(int block) const;
+  /// Whether all blocks are dense ones, and from some one on such with experts.
+  bool changes_once() const { return pattern.empty() && window.tokens == 0 && experts.every == 1; }
   BlockKind kind_of_further() const { return experts.count > 0 ? kExpertBlock : kDenseBlock; }
   bool operator==(const Architecture&) const = default;
 };

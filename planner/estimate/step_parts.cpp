@@ -56,6 +56,13 @@ void LayerRange::add(const LayerRange& other) {
 
 LayerRange blocks_in(const Architecture& model, int first, int count) {
   LayerRange range;
+  if (model.changes_once()) {  // a search asks for every stage of every configuration
+    const int dense = model.experts.count > 0 ? model.experts.dense_blocks : model.blocks;
+    const int others = std::max(0, first + count - std::max(first, dense));
+    range.blocks.of_kind[kDenseBlock.index()] = count - others;
+    range.blocks.of_kind[kExpertBlock.index()] = others;
+    return range;
+  }
   for (int block = first; block < first + count; ++block)
     ++range.blocks.of_kind[model.kind_of(block).index()];
   return range;
