@@ -3,6 +3,13 @@
 #include <utility>
 
 namespace pipewright::planner {
+namespace {
+
+/// Over its forward. Backward of an attention or a scan computes the scores or states again: five
+/// products for the forward's two.
+constexpr double kBackwardOfMixer = 2.5;
+
+}  // namespace
 
 KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work, int first,
                                int end) {
@@ -18,17 +25,15 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
 
 KernelSeconds mixer_core_seconds(const DeviceRates& device, const BlockWork& work) {
   if (work.scan_flops > 0) {
-    // Backward computes the states again: as with attention, five products for the forward's two.
     const double once = work.scan_flops / (kScanRate * device.multiprocessors) +
                         stream_seconds(device, work.scan_traffic);
-    return {once, 2.5 * once};
+    return {once, kBackwardOfMixer * once};
   }
   if (work.flash_flops > 0) {
-    // Backward computes the scores again: five products for the forward's two.
     const double at_peak = work.flash_flops / (work.flash_rate * device.product_rate(2));
     const double older = work.flash_rate < 1 ? device.older_flash : 1;
     return {at_peak / (older * device.flash_forward),
-            2.5 * at_peak / (older * device.flash_backward)};
+            kBackwardOfMixer * at_peak / (older * device.flash_backward)};
   }
   if (work.scores.rows == 0) return {};
   const double scores = slower_unaligned_batch(device, work.scores.depth),
