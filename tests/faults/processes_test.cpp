@@ -21,14 +21,12 @@ class Mpirun : public testing::Test {
     if (std::string(PIPEWRIGHT_MPIRUN).empty()) GTEST_SKIP() << "there is no mpirun here";
     // A ring of ranks that would run for a minute.
     folder.write("rank", R"(#!/bin/sh
-# A rank whose status and words can be read afterwards, whatever mpirun does to it meanwhile.
+# A rank whose status and words can be read afterwards, whatever mpirun does to it meanwhile. It waits for the command
+# in the foreground: "wait" could end with the signal's status after the command is gone.
 trap : TERM
-r=$OMPI_COMM_WORLD_RANK
-"$PW" "$@" >out.$r 2>err.$r &
-echo $! >new.$r
-mv new.$r pid.$r
-wait $!; s=$?
-while kill -0 $! 2>/dev/null; do wait $!; s=$?; done
+export r=$OMPI_COMM_WORLD_RANK
+sh -c 'echo $$ >new.$r; mv new.$r pid.$r; exec "$PW" "$@"' sh "$@" >out.$r 2>err.$r
+s=$?
 echo $s >status.$r
 exit $s
 )");

@@ -25,13 +25,12 @@ constexpr int kRanks = 2;
 // What leaves at all leaves sooner, on a busy machine and under a sanitizer, too.
 constexpr seconds kBeforeTelling{10}, kBeforeKilling{60};
 
-// A rank whose status can be read afterwards, whatever mpirun does to it meanwhile.
+// A rank whose status can be read afterwards, whatever mpirun does to it meanwhile. The command
+// runs in the foreground: "wait" could end with the signal's status after the command is gone.
 constexpr const char* kRankOfMpi = R"(trap : INT TERM HUP
-r=$OMPI_COMM_WORLD_RANK
-env --default-signal=INT "$PW" "$@" &
-echo $! >"$NOTES/new.$r"; mv "$NOTES/new.$r" "$NOTES/pid.$r"
-wait $!; s=$?
-while kill -0 $! 2>/dev/null; do wait $!; s=$?; done
+export r=$OMPI_COMM_WORLD_RANK
+sh -c 'echo $$ >"$NOTES/new.$r"; mv "$NOTES/new.$r" "$NOTES/pid.$r"; exec "$PW" "$@"' sh "$@"
+s=$?
 echo $s >"$NOTES/new.$r"; mv "$NOTES/new.$r" "$NOTES/status.$r"
 exit $s
 )";
