@@ -134,11 +134,20 @@ std::string_view products_of(const std::string& precision) {
   return precision.starts_with("FP8") ? "fp8" : "";
 }
 
+/// The container 25.09 printed no precision. As its page explains its brackets, both figures of a
+/// cell are of 8 bits, those in brackets with finer blocks of a scale; the next container's page
+/// has the same sentence and names such pairs FP8-CS and FP8-MX.
+std::string precision_of(const Document& row) {
+  if (text_of(row, "container") != "25.09") return text_of(row, "precision");
+  const bool has_blocks = text_of(row, "variant") == "in brackets";
+  return has_blocks && !text_of(row, "system").ends_with("H100") ? "FP8-MX" : "FP8-CS";
+}
+
 /// One of NVIDIA's rows on Megatron core or PyTorch's own parallelism; nothing, with the reason
 /// counted, for what the estimate does not know.
 std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& row,
                                         const std::string& device, const char* seconds) {
-  const std::string precision = text_of(row, "precision");
+  const std::string precision = precision_of(row);
   if (number_or(row, "gbs", 0) == 0 || number_or(row, "mbs", 0) == 0)
     return without(table, "no batch or micro-batch");
   if (row.value("superseded", false)) return without(table, "superseded on its page");
@@ -286,9 +295,28 @@ std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
 /// (src/megatron/bridge/perf_recipes: _enable_hybridep_full_iteration_mxfp8 and those of DeepSeek's
 /// and GPT-OSS's recipes; not Kimi K2's, nor those of B300 but for the smallest model).
 bool is_one_graph(const Document& r, const Architecture& model, const std::string& device) {
-  return text_of(r, "container") >= "26.06" && products_of(text_of(r, "precision")) == "mxfp8" &&
+  return text_of(r, "container") >= "26.06" && products_of(precision_of(r)) == "mxfp8" &&
          model.experts.count > 0 && model.name != "kimi-k2" && model.pattern.empty() &&
          (device.starts_with("GB") || model.name == "qwen3-30b-a3b");
+}
+
+/// Qwen3 while its experts dropped what they had no room for: no count of tokens comes back to the
+/// host, and the recipes' files have cuda_graph_scope "full_iteration"
+/// (scripts/performance/configs/qwen3, with apply_moe_token_drop).
+bool is_one_graph_that_drops(const Document& r, const Architecture& model,
+                             const std::string& device) {
+  if (model.name == "qwen3-30b-a3b") return text_of(r, "container") == "25.09" && device != "H100";
+  if (model.name != "qwen3-235b-a22b") return false;
+  return text_of(r, "container") == "25.09"
+             ? device == "GB200"
+             : text_of(r, "container") == "25.11" && device == "GB300" &&
+                   !products_of(precision_of(r)).empty();
+}
+
+/// DeepSeek-V3 on H100, without drops: enable_deepep and a2a_1f1b, which lays the messages of one
+/// micro-batch beside the work of another (scripts/performance/configs/deepseek).
+bool overlaps_experts(const Architecture& model, const std::string& device) {
+  return model.name == "deepseek-v3" && device == "H100";
 }
 
 /// The flex dispatcher with HybridEP, in the recipes since the container 26.02
@@ -296,6 +324,7 @@ bool is_one_graph(const Document& r, const Architecture& model, const std::strin
 /// for GPT-OSS on B300 and where a step is one graph.
 bool sends_tokens_once(const Document& r, const Architecture& model, const std::string& device) {
   const std::string container = text_of(r, "container");
+  if (overlaps_experts(model, device)) return true;
   if (container < "26.02" || model.experts.count == 0) return false;
   if (model.name == "qwen3-235b-a22b") return device.starts_with("GB") || container >= "26.06";
   if (model.name == "gpt-oss-120b") return device == "B300" || is_one_graph(r, model, device);
@@ -345,6 +374,8 @@ void set_recipe(const Document& r, MeasuredCase& row, const std::string& device)
   if (row.model.experts.count > 0) row.setup.expert_tensor_degree = 1;
   framework.graphs_routing = graphs_routing(r, row, device);
   framework.sends_tokens_once = sends_tokens_once(r, row.model, device);
+  framework.hides_expert_messages = overlaps_experts(row.model, device);
+  framework.graphs_steps = is_one_graph_that_drops(r, row.model, device);
   if (!is_one_graph(r, row.model, device)) return;
   framework.graphs_steps = framework.groups_experts = framework.hides_expert_messages = true;
 }
@@ -366,14 +397,12 @@ void lay_out_deepseek(MeasuredCase& row) {
 }
 
 std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r) {
-  if (text_of(r, "precision").empty()) return without(table, "no number format");
-  const int sharded = number_or(r, "fsdp", 0);
-  if (sharded == 1) return without(table, "a sharding group of one");
   const std::string system = text_of(r, "system");
   const std::string device = system.substr(system.find('-') + 1);
   auto row = recipe_case(table, r, device, "step_s_derived");
   if (!row) return row;
-  if (sharded > 1) row->setup.zero = 3;
+  // The first versions of the page say whether (FSDP = 1), later ones among how many.
+  if (number_or(r, "fsdp", 0) > 0) row->setup.zero = 3;
   row->model.further_tokens = further_tokens_of(r);
   if (row->model.name == "deepseek-v3") lay_out_deepseek(*row);
   set_recipe(r, *row, device);
