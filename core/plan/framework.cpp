@@ -7,8 +7,9 @@
 namespace pipewright {
 
 std::vector<FrameworkTraits> known_frameworks() {
-  return {megatron_core(), nemo(), megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
-          llm_foundry()};
+  return {
+      megatron_core(), nemo(),   megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
+      llm_foundry(),   maxtext()};
 }
 
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {
@@ -113,6 +114,16 @@ FrameworkTraits llm_foundry() {
   traits.keeps_weight_buffers = traits.hides_gradient_messages = false;
   traits.fuses_accumulation = false;
   traits.flash_rate = kTritonAttention;
+  return traits;
+}
+
+FrameworkTraits maxtext() {
+  FrameworkTraits traits = with_gradients(megatron_core(), 2);
+  traits.name = "maxtext";
+  traits.launch_seconds = 5e-6;
+  traits.keeps_weight_buffers = traits.pads_vocabulary = false;
+  traits.hides_gradient_messages = false;
+  traits.keeps_queries = traits.skips_last_product = true;
   return traits;
 }
 

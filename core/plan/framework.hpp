@@ -63,12 +63,17 @@ struct FrameworkTraits {
   bool recomputes_norms = false;        // layernorm
   bool recomputes_activations = false;  // moe_act: of experts
   bool recomputes_projections = false;  // mla_up_proj: from latent to queries, keys and values
+  // Of a block that is computed again as a whole, what is kept all the same, or left out:
+  bool keeps_queries = false;       // queries, keys and values
+  bool keeps_mixed = false;         // what the product after attention gives
+  bool skips_last_product = false;  // whose result no gradient needs, nor do experts send it back
   int offloaded_blocks = 0;  // whose activations wait in the host's memory; without a pipeline
   double step_overhead_seconds = 0;  // data, loss scale, clipping: what no other part has
   // Between tensor parallel ranks (planner/estimate/exposed_messages.hpp):
   bool hides_gradient_messages = false;  // those of I beside the products of W, gathers beside I's
   bool chunks_messages = false;    // the others in chunks, beside products that use or make them
   bool sends_tokens_once = false;  // to each device that holds some of their experts
+  bool routes_in_turn = false;     // each token takes the experts after those of the one before
   bool hides_expert_messages = false;  // of a micro-batch, beside the work of another
   // Between stages (planner/estimate/stage_messages.hpp):
   bool waits_for_messages = false;     // the device stands still while long ones move, both ways
@@ -96,6 +101,11 @@ FrameworkTraits megatron_core();
 FrameworkTraits nemo();
 /// MosaicML's llm-foundry of 2023 on Composer: PyTorch's FSDP, flash attention in Triton.
 FrameworkTraits llm_foundry();
+/// MaxText of 2024 and 2025 on GPUs, as NVIDIA's benchmarks run it (NVIDIA/dgxc-benchmarking,
+/// maxtext/configure.sh): weights of 32 bits, gathered and their gradients scattered in 16 among
+/// groups of replicas, remat_policy=save_qkv_proj. XLA computes again only what something reads,
+/// and starts kernels from C++, which takes what a launch of CUDA takes.
+FrameworkTraits maxtext();
 /// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
 /// sum reads and writes the sum, and the update reads it.
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes);
@@ -112,5 +122,8 @@ std::vector<FrameworkTraits> known_frameworks();
 /// The first flash attention in Triton, against FlashAttention-2, which is 1.3 to 2.5 times as fast
 /// (arXiv:2307.08691 §4): the geometric mean.
 inline constexpr double kTritonAttention = 1 / 1.8;
+
+/// FlashAttention-2 itself, where the device's best is newer.
+inline constexpr double kFlashAttention2 = 0.999999;
 
 }  // namespace pipewright

@@ -349,8 +349,7 @@ void add_estimated(const Strategy& strategy, Json& json) {
   if (!strategy.grad_accum_dtype.empty()) json["grad_accum_dtype"] = strategy.grad_accum_dtype;
 }
 
-/// Formulas know replicas that are all sharded or none; layer by layer sharding_degree says how
-/// many are, and of which stage of ZeRO they may be.
+/// What formulas do not know is refused; layer by layer sharding_degree asks for a stage of ZeRO.
 void require_sharding_fits(const Fields& fields, const Job& job) {
   const Strategy& asked = job.strategy;
   const auto fail = [&](std::string_view key, const std::string& why) {
@@ -365,10 +364,6 @@ void require_sharding_fits(const Fields& fields, const Job& job) {
            "sharding_degree");
     return;
   }
-  const Choice alone{std::to_string(asked.sharding_degree)};
-  if (asked.sharding_degree > 1 && asked.dp_degree != alone)
-    fail("sharding_degree",
-         "replicas are either sharded or not: leave out dp_degree, or say 1 there");
   if (!asked.cp_comm_type.empty() || asked.opens_cp_comm_type)
     fail(
         "cp_comm_type",

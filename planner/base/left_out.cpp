@@ -16,9 +16,12 @@ constexpr std::array kSentences{
     Row{LeftOut::ReplicasOfBatch, "dp does not divide the global batch"},
     Row{LeftOut::SizeOfSamples, "the micro-batch size does not divide a replica's samples"},
     Row{LeftOut::ReplicasOutermost, "ep with replicas outermost"},
-    Row{LeftOut::NoDivisorOfHeads, "tp * cp does not divide the heads"},
+    Row{LeftOut::NoDivisorOfHeads, "tp does not divide the heads"},
     Row{LeftOut::Interleaving, "interleaving needs m in multiples of pp"},
     Row{LeftOut::ZeroWithPipeline, "ZeRO 2 and 3 with a pipeline"},
+    Row{LeftOut::ShardsOfReplicas,
+        "dp is no multiple of the replicas that divide one another's state, or ep needs more of "
+        "them"},
     Row{LeftOut::ExpertsApart, "ep divides experts and replicas"},
     Row{LeftOut::SequenceWithoutTensor, "sequence parallel without tp"},
     Row{LeftOut::MoreStagesThanLayers, "more stages than layers"},

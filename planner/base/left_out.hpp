@@ -24,6 +24,7 @@ enum class LeftOut : std::uint8_t {
   NoDivisorOfHeads,
   Interleaving,
   ZeroWithPipeline,
+  ShardsOfReplicas,
   ExpertsApart,
   SequenceWithoutTensor,
   MoreStagesThanLayers,

@@ -156,8 +156,8 @@ bool better(const Evaluation& a, const Evaluation& b) {
     const ParallelSetup& p = o.candidate.parallel;
     return std::tuple(o.candidate.step, o.candidate.peak_bytes, p.devices(), o.schedule_index,
                       p.chunks, p.micro_batches, p.tensor, p.pipeline, p.context, p.ring, p.experts,
-                      p.expert_tensor_degree, p.zero, p.recompute, p.sequence_parallel, p.order,
-                      p.stage_replicas, o.candidate.partition == "even",
+                      p.expert_tensor_degree, p.zero, p.shards, p.recompute, p.sequence_parallel,
+                      p.order, p.stage_replicas, o.candidate.partition == "even",
                       o.candidate.partition == "by-rank");
   };
   return key(a) < key(b);

@@ -55,14 +55,14 @@ static void add_to(ContentKey& key, const StageParts& inside) {
 
 static void add_to(ContentKey& key, const ParallelSetup& setup) {
   const auto& [tensor, data, pipeline, chunks, holders, experts, expert_tensor_degree, context,
-               ring, micro_batch_size, micro_batches, recompute, sequence_parallel, zero,
+               ring, micro_batch_size, micro_batches, recompute, sequence_parallel, zero, shards,
                overlap_gradients, tied_head_reduced, blocks_of_rank, stage_replicas, order] = setup;
   const auto& [of_all, by_stage, of_stage] = recompute;
   const auto& [of_nodes, of_ranks] = order;
   key.add_all(tensor, data, pipeline, chunks, holders, experts, expert_tensor_degree, context, ring,
               micro_batch_size, micro_batches, of_all, by_stage, of_stage, sequence_parallel, zero,
-              overlap_gradients, tied_head_reduced, blocks_of_rank, stage_replicas, of_nodes,
-              of_ranks);
+              shards, overlap_gradients, tied_head_reduced, blocks_of_rank, stage_replicas,
+              of_nodes, of_ranks);
 }
 
 static void add_to(ContentKey& key, const Configuration& configuration) {

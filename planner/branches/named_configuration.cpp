@@ -249,6 +249,8 @@ NamedConfiguration read_configuration(const std::string& text, const Job& job,
   const Values values = read_requested(text);
   ParallelSetup parallel;
   parallel.overlap_gradients = job.strategy.overlap_grad_reduce;
+  if (estimated_architecture(job) && job.strategy.sharding_degree > 1)
+    parallel.shards = job.strategy.sharding_degree;
   std::string schedule = "1f1b";
   std::string cut = "balanced";
   if (otherwise != nullptr) {

@@ -27,7 +27,7 @@ std::string describe(const Candidate& candidate) {
   text += recompute_text(parallel.recompute);
   if (parallel.sequence_parallel) text += ", sequence parallel";
   if (parallel.zero > 0 && candidate.parallel.data * parallel.context > 1)
-    text += ", ZeRO " + std::to_string(parallel.zero);
+    text += ", " + zero_text(parallel);
   return text + order_text(parallel.order);
 }
 

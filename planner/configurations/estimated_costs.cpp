@@ -54,7 +54,10 @@ ParallelSpace space_of(const Job& job) {
   space.context = asked_numbers(asked.cp_degree, "cp_degree");
   space.micro_batch_size = asked_numbers(asked.micro_batch_size, "micro_batch_size");
   space.zero = asked_numbers(asked.sharding_stage, "sharding_stage", 0);
-  if (asked.sharding_degree > 1 && space.zero.empty()) space.zero = {1};
+  if (asked.sharding_degree > 1) {
+    space.shards = {asked.sharding_degree};
+    if (space.zero.empty()) space.zero = {1};
+  }
   const AskedRecompute recompute = estimated_recompute(job);
   space.recompute = recompute.for_all;
   space.by_stage = recompute.by_stage;

@@ -64,6 +64,21 @@ double recomputed_parts_seconds(const DeviceRates& device, const Architecture& m
   return seconds;
 }
 
+LeftOutOfRecompute left_out_of_recompute(const DeviceRates& device,
+                                         const FrameworkTraits& framework, const BlockWork& work) {
+  const bool experts = work.kind.has_experts();
+  const int out = work.mixer_products - 1, last = work.products_used - (experts ? 2 : 1);
+  const auto forward = [&](bool is_left_out, int from, int end) {
+    return is_left_out ? products_seconds(device, work, from, end).forward : 0;
+  };
+  const bool attends = work.kind.has_attention();
+  return {forward(framework.keeps_queries && attends, 0, out),
+          forward(framework.keeps_mixed && attends, out, out + 1),
+          forward(framework.skips_last_product && work.kind.feed_forward != FeedForward::None, last,
+                  last + 1),
+          framework.skips_last_product && experts ? 0.5 : 0};
+}
+
 KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,
                            const ParallelSetup& setup, const BlockWork& work) {
   if (framework.graphs_steps) return {};
@@ -119,8 +134,9 @@ double expert_message_seconds(const NodeRates& node, int devices_per_node, const
     return all_to_all_seconds(node, devices_per_node, group, work.expert_message);
   const int nodes = group.nodes(devices_per_node);
   const double others = static_cast<double>(nodes - 1) / nodes;
-  return forwarded_seconds(node, devices_per_node, group, work.expert_message,
-                           others * work.token_message * places_of_token(work.experts, nodes));
+  return forwarded_seconds(
+      node, devices_per_node, group, work.expert_message,
+      others * work.token_message * places_of_token(work.experts, nodes, work.routed_in_turn));
 }
 
 }  // namespace

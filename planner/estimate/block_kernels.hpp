@@ -20,6 +20,17 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
 /// Scores and what is computed from them, or the scan.
 KernelSeconds mixer_core_seconds(const DeviceRates& device, const BlockWork& work);
 
+/// What computing a whole block again leaves out of its forward: products whose results are kept,
+/// or that nothing reads.
+struct LeftOutOfRecompute {
+  double entering = 0, after_mixer = 0, last = 0;  // products before the scores or the scan; …
+  double returned = 0;  // of a forward's messages of experts, the share that is not sent again
+
+  double sum() const { return entering + after_mixer + last; }
+};
+LeftOutOfRecompute left_out_of_recompute(const DeviceRates& device,
+                                         const FrameworkTraits& framework, const BlockWork& work);
+
 /// What the framework computes again of a block, but for whole blocks and scores.
 double recomputed_parts_seconds(const DeviceRates& device, const Architecture& model,
                                 const FrameworkTraits& framework, const ParallelSetup& setup,

@@ -52,7 +52,8 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   double forwards = 1;  // times that a forward's messages are sent, with the recomputed ones
   backward += recomputed_parts_seconds(device, model, framework, setup, kind);
   if (setup.recompute.of_all == LayerRecompute::Whole) {
-    backward += forward;
+    const LeftOutOfRecompute left_out = left_out_of_recompute(device, framework, work);
+    backward += forward - left_out.sum() - left_out.returned * sent.forward.experts;
     host_backward += host_forward;
     forwards = 2;
   } else if (setup.recompute.of_all == LayerRecompute::Attention && kind.has_attention()) {

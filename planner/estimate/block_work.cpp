@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace pipewright::planner {
 
@@ -186,7 +187,9 @@ void add_expert_traffic(BlockWork& work, const Architecture& model,
   if (once) {
     work.experts = model.experts;
     work.token_message = work.expert_message / model.experts.chosen;
-    work.expert_message = work.token_message * places_of_token(model.experts, setup.experts);
+    work.routed_in_turn = framework.routes_in_turn;
+    work.expert_message = work.token_message *
+                          places_of_token(model.experts, setup.experts, framework.routes_in_turn);
   }
   if (setup.expert_tensor() > 1) work.tensor_message_of_experts = 2 * copies;
   if (model.experts.shared_ffn > 0) work.tensor_message_of_experts += 2 * sizes.rows * model.hidden;
@@ -194,7 +197,13 @@ void add_expert_traffic(BlockWork& work, const Architecture& model,
 
 }  // namespace
 
-double places_of_token(const Experts& experts, int places) {
+double places_of_token(const Experts& experts, int places, bool in_turn) {
+  if (in_turn) {
+    // A token's first expert is as often any that gcd(each, chosen) divides.
+    const int each = experts.count / places;
+    const double others = experts.chosen - std::gcd(each, experts.chosen);
+    return std::min<double>(places, 1 + others / each);
+  }
   const double all = experts.count, each = all / places;
   double none_here = 1;
   for (int k = 0; k < experts.chosen; ++k) none_here *= std::max(0.0, all - each - k) / (all - k);
@@ -208,7 +217,9 @@ BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup) {
   sizes.sequence = model.sequence;
   sizes.rows = sizes.samples * sizes.sequence / setup.context;
   sizes.heads = model.heads / split;
-  sizes.key_heads = std::max(1.0, model.key_value_heads / split);
+  // At least one for each tensor parallel rank, of the tokens of all that go round the ring.
+  sizes.key_heads =
+      std::max(1.0, static_cast<double>(model.key_value_heads) / setup.tensor) / setup.context;
   const bool latent = model.latent.is_used();
   sizes.query_width = latent ? model.latent.query() : model.head;
   sizes.value_width = latent ? model.latent.value : model.head;

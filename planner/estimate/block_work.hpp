@@ -42,6 +42,7 @@ struct BlockWork {
   double expert_message = 0;             // bytes of one all-to-all; two forward, two backward
   double token_message = 0;              // of it, with one copy of each token; 0: not sent once
   Experts experts;                       // whose places such copies go to
+  bool routed_in_turn = false;           // a token's experts follow one another
   double context_message = 0;            // bytes of queries, keys, values and outputs, forward
   double ring_message = 0;               // bytes of keys and values, to the next of the ring
   double parameters = 0;                 // of this rank
@@ -59,8 +60,9 @@ double mamba_bytes(const Architecture& model, const FrameworkTraits& framework,
                    const BlockSizes& sizes);
 
 /// Of the places among which so many experts are dealt out evenly, how many hold some of a token's
-/// on average, where each choice of experts is as likely as any other.
-double places_of_token(const Experts& experts, int places);
+/// on average, where each choice of experts is as likely as any other, or where each token takes
+/// the experts after those of the token before (`in_turn`).
+double places_of_token(const Experts& experts, int places, bool in_turn);
 
 /// Memory traffic of a forward's norms alone, and of the activation of what experts compute.
 double norm_bytes(const Architecture& model, const ParallelSetup& setup, BlockKind kind);

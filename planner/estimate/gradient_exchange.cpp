@@ -9,13 +9,21 @@ namespace pipewright::planner {
 
 namespace {
 
-/// Weights that one group of replicas exchanges, and in how many messages where it is one for each
-/// layer.
+/// Weights that replicas exchange, and in how many messages where it is one for each layer: those
+/// of a group scatter and gather, then each sums its part with the same rank `across` the groups.
 struct Exchanged {
-  Group group;
+  Group group, across;
   double count = 0;
   int layers = 0;
 };
+
+/// The replicas in as many groups that follow one another.
+Exchanged in_groups(Group all, int groups, double count, int layers) {
+  Group group = all;
+  group.members = all.members / groups;
+  group.near = std::min(all.near, group.members);
+  return {group, {groups, all.stride * group.members}, count, layers};
+}
 
 /// Those of experts, and all others. A layer with experts sends both.
 struct ExchangedWeights {
@@ -28,8 +36,9 @@ ExchangedWeights exchanged_by(const Machine& machine, const ParallelSetup& setup
   const int holders = setup.expert_tensor() * setup.experts;  // of all experts
   const Group same_experts =
       holders == setup.tensor ? all : Group{setup.expert_replicas(), holders};
-  return {{all, weights.all - weights.of_experts, weights.layers},
-          {same_experts, weights.of_experts, weights.layers_with_experts}};
+  const int groups = setup.shard_groups();
+  return {in_groups(all, groups, weights.all - weights.of_experts, weights.layers),
+          in_groups(same_experts, groups, weights.of_experts, weights.layers_with_experts)};
 }
 
 /// One scatter of gradients or one gather of weights, a message for each layer.
@@ -37,6 +46,14 @@ double by_layer_seconds(const NodeRates& node, int per_node, const Exchanged& pa
   if (part.group.members <= 1 || part.count <= 0) return 0;
   return gather_seconds(node, per_node, part.group, bytes * part.count) +
          (part.layers - 1) * ring_start_seconds(per_node, part.group);
+}
+
+/// The sums of what a group has scattered, a message for each layer or one for all.
+double across_seconds(const NodeRates& node, int per_node, const Exchanged& part, double bytes,
+                      int messages) {
+  if (part.across.members <= 1 || part.count <= 0) return 0;
+  return all_reduce_seconds(node, per_node, part.across, bytes * part.count / part.group.members) +
+         (messages - 1) * group_start_seconds(per_node, part.across);
 }
 
 /// Of one micro-batch.
@@ -50,9 +67,11 @@ LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
   const ExchangedWeights sent = exchanged_by(machine, setup, weights);
   LayerExchange sum;
   for (const Exchanged& part : {sent.others, sent.of_experts}) {
-    if (part.group.members <= 1) continue;
+    if (part.group.members * part.across.members <= 1) continue;
     sum.scatter +=
         by_layer_seconds(node, machine.devices_per_node, part, framework.gradient_bytes) +
+        across_seconds(node, machine.devices_per_node, part, framework.gradient_bytes,
+                       part.layers) +
         stream_seconds(node.device, framework.reduction_bytes * part.count);
     sum.gather += by_layer_seconds(node, machine.devices_per_node, part, 2);
   }
@@ -75,12 +94,13 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
   const ExchangedWeights sent = exchanged_by(machine, setup, weights);
   double sum = 0;
   for (const Exchanged& part : {sent.others, sent.of_experts}) {
-    if (part.group.members <= 1) continue;
+    if (part.group.members * part.across.members <= 1) continue;
     const int per_node = machine.devices_per_node;
     const double bytes = framework.gradient_bytes * part.count;
     sum += stream_seconds(node.device, framework.reduction_bytes * part.count);
     sum += setup.zero == 0 ? all_reduce_seconds(node, per_node, part.group, bytes)
                            : gather_seconds(node, per_node, part.group, bytes) +
+                                 across_seconds(node, per_node, part, framework.gradient_bytes, 1) +
                                  gather_seconds(node, per_node, part.group, 2 * part.count);
   }
   return sum;

@@ -129,13 +129,16 @@ double lower_bound(const Architecture& model, const FrameworkTraits& framework,
     rate = std::max(rate, node.device.product_rate(framework.product_bytes));
   }
   // A block without its attention's core, in the framework with the least to do around it.
+  const bool computes_all_again = setup.recompute.of_all == LayerRecompute::Whole &&
+                                  !framework.keeps_queries && !framework.keeps_mixed &&
+                                  !framework.skips_last_product;
   const auto seconds = [&](BlockKind kind) {
     const BlockWork work = block_work(model, megatron_core(), setup, kind);
     double flops = 0;
     for (int p = 0; p < work.products_used; ++p) {
       flops += work.products[static_cast<std::size_t>(p)].flops();
     }
-    return (setup.recompute.of_all == LayerRecompute::Whole ? 4 : 3) * flops / rate;
+    return (computes_all_again ? 4 : 3) * flops / rate;
   };
   double least = std::numeric_limits<double>::infinity();
   for_each_kind(blocks_in(model, 0, model.blocks).blocks,

@@ -139,8 +139,10 @@ class Setups {
     using ByStage = ParallelSpace::ByStage;
     if (space_.by_stage != ByStage::Only) {
       for (const LayerRecompute recompute : space_.recompute.empty() ? kEvery : space_.recompute) {
-        // Flash attention has no scores to compute again.
-        if (recompute == LayerRecompute::Attention && framework_.flash_attention) continue;
+        // Flash attention has no scores to compute again: it is tried where somebody asks for it.
+        if (recompute == LayerRecompute::Attention && framework_.flash_attention &&
+            space_.recompute.empty())
+          continue;
         setup.recompute = {recompute};
         add_savings(setup);
       }
@@ -161,7 +163,10 @@ class Setups {
       setup.sequence_parallel = sequence;
       for (const int stage : open_or(space_.zero, stages)) {
         setup.zero = stage;
-        visitor_.visit(setup);
+        for (const int shards : stage > 0 ? open_or(space_.shards, {0}) : std::vector<int>{0}) {
+          setup.shards = shards;
+          visitor_.visit(setup);
+        }
       }
     }
   }
@@ -181,7 +186,7 @@ double usable_bytes(const ParallelSpace& space, const NodeRates& node) {
 void check(const ParallelSpace& space) {
   for (const auto* list :
        {&space.tensor, &space.pipeline, &space.data, &space.chunks, &space.experts,
-        &space.expert_tensor, &space.context, &space.micro_batch_size}) {
+        &space.expert_tensor, &space.context, &space.micro_batch_size, &space.shards}) {
     for (const int value : *list) {
       if (value < 1) {
         throw InputError("expected degrees and sizes of at least 1, found " +
@@ -235,6 +240,11 @@ std::string order_text(const DeviceOrder& order) {
   return text;
 }
 
+std::string zero_text(const ParallelSetup& setup) {
+  const std::string text = "ZeRO " + std::to_string(setup.zero);
+  return setup.shard_groups() > 1 ? text + " among " + std::to_string(setup.shards) : text;
+}
+
 std::string describe(const ParallelSetup& setup) {
   std::string text = "tp " + std::to_string(setup.tensor) + ", pp " +
                      std::to_string(setup.pipeline) + ", dp " + std::to_string(setup.data);
@@ -246,7 +256,7 @@ std::string describe(const ParallelSetup& setup) {
   text += ", micro-batches of " + std::to_string(setup.micro_batch_size);
   text += recompute_text(setup.recompute);
   if (setup.sequence_parallel) text += ", sequence parallel";
-  if (setup.zero > 0) text += ", ZeRO " + std::to_string(setup.zero);
+  if (setup.zero > 0) text += ", " + zero_text(setup);
   return text + order_text(setup.order);
 }
 

@@ -18,6 +18,7 @@ namespace pipewright::planner {
 struct ParallelSpace {
   int devices = 1, global_batch = 1;
   std::vector<int> tensor, pipeline, data, chunks, experts, context, micro_batch_size, zero;
+  std::vector<int> shards;         // with ZeRO; open: all replicas divide one another's state
   std::vector<int> expert_tensor;  // open: each expert is divided as tensor parallel ranks are
   bool whole_experts_too = false;  // and, where that is open, whole ones beside tp
   std::vector<LayerRecompute> recompute;
@@ -62,6 +63,8 @@ void walk_space(const SetupSpace& space, const std::function<void(const Parallel
 std::string recompute_text(const SetupRecompute& recompute);
 /// ", rank order tp-cp-pp-dp, node order 1-0"; "" where both are as everybody has them.
 std::string order_text(const DeviceOrder& order);
+/// "ZeRO 3", "ZeRO 3 among 8" where groups of replicas each hold all of the state.
+std::string zero_text(const ParallelSetup& setup);
 
 /// "tp 8, pp 16, dp 8, micro-batches of 1, selective recompute, sequence parallel, ZeRO 1".
 std::string describe(const ParallelSetup& setup);

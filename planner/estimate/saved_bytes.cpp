@@ -18,19 +18,21 @@ double outside_bytes(const Architecture& model, const FrameworkTraits& framework
   return parts * each * sizes.rows * model.hidden / sizes.outside;
 }
 
+/// Of keys and values for a token: on this rank, of all its heads where they come of a latent.
+double key_value_width(const Architecture& model, const BlockSizes& sizes) {
+  const double heads = model.latent.is_used() ? sizes.heads : sizes.key_heads;
+  return heads * (sizes.query_width + sizes.value_width);
+}
+
 double attention_bytes(const Architecture& model, const FrameworkTraits& framework,
                        const ParallelSetup& setup, const BlockSizes& sizes,
                        LayerRecompute recompute) {
   const double split = static_cast<double>(setup.tensor) * setup.context;
   const double rows = sizes.samples * sizes.sequence;
   const bool latent = model.latent.is_used();
-  const double keys =
-      latent ? sizes.heads * sizes.query_width : sizes.key_heads * sizes.query_width;
-  const double values =
-      latent ? sizes.heads * sizes.value_width : sizes.key_heads * sizes.value_width;
   double bytes = latent && framework.recomputes_projections
                      ? 0
-                     : 2 * rows * (sizes.heads * sizes.query_width + keys + values);
+                     : 2 * rows * (sizes.heads * sizes.query_width + key_value_width(model, sizes));
   // Input of the product after attention.
   bytes += framework.product_bytes * rows * sizes.heads * sizes.value_width;
   if (latent) {
@@ -80,7 +82,15 @@ double offloaded_share(const Architecture& model, const FrameworkTraits& framewo
 double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
                    const ParallelSetup& setup, BlockKind kind, LayerRecompute recompute) {
   const BlockSizes sizes = block_sizes(model, setup);
-  if (recompute == LayerRecompute::Whole) return 2 * sizes.rows * model.hidden;
+  if (recompute == LayerRecompute::Whole) {
+    const bool attends = kind.has_attention();
+    double bytes = 2 * sizes.rows * model.hidden;
+    if (framework.keeps_mixed && attends) bytes += 2 * sizes.rows * model.hidden;
+    if (framework.keeps_queries && attends)
+      bytes += 2 * sizes.samples * sizes.sequence *
+               (sizes.heads * sizes.query_width + key_value_width(model, sizes));
+    return bytes;
+  }
   double bytes = outside_bytes(model, framework, sizes, kind.parts());
   if (kind.has_attention()) bytes += attention_bytes(model, framework, setup, sizes, recompute);
   if (kind.mixer == Mixer::Mamba) bytes += mamba_bytes(model, framework, sizes);

@@ -9,11 +9,18 @@ namespace {
 std::string number(int value) { return std::to_string(value); }
 
 std::optional<Refusal> refusal_of_tensor(const Architecture& model, const ParallelSetup& setup) {
-  const int split = setup.tensor * setup.context;
-  if (model.heads % split != 0) {
-    return Refusal{LeftOut::NoDivisorOfHeads, "tp * cp = " + number(split) +
+  if (model.heads % setup.tensor != 0) {
+    return Refusal{LeftOut::NoDivisorOfHeads, "tp = " + number(setup.tensor) +
                                                   " does not divide the " + number(model.heads) +
                                                   " heads; take a divisor of them"};
+  }
+  // Megatron core gives each rank a part of either half, so that causal scores are dealt out evenly
+  // (core/utils.py, get_batch_on_this_cp_rank).
+  if (setup.context > 1 && model.sequence % (2 * setup.context) != 0) {
+    return Refusal{LeftOut::IndivisibleSequences,
+                   "cp = " + number(setup.context) + " cuts a sequence into " +
+                       number(2 * setup.context) + " parts, which do not divide its " +
+                       number(model.sequence) + " tokens; take a divisor of half of them"};
   }
   if (setup.sequence_parallel && setup.tensor == 1) {
     return Refusal{LeftOut::SequenceWithoutTensor,
@@ -44,6 +51,25 @@ std::optional<Refusal> refusal_of_experts(const Architecture& model, const Paral
                    "etp = " + number(split) + " of tp = " + number(setup.tensor) +
                        " needs sequence parallelism, which deals tokens out to tensor parallel "
                        "ranks"};
+  }
+  return std::nullopt;
+}
+
+/// Groups of replicas have to be equal, and each to hold all experts as often.
+std::optional<Refusal> refusal_of_shards(const ParallelSetup& setup) {
+  if (setup.zero == 0 || setup.shards == 0) return std::nullopt;
+  if (setup.shards < 1 || setup.data % setup.shards != 0) {
+    return Refusal{LeftOut::ShardsOfReplicas,
+                   number(setup.shards) +
+                       " replicas are to divide one another's state, which is "
+                       "no divisor of dp = " +
+                       number(setup.data) + "; take one, or leave it out"};
+  }
+  if (setup.expert_replicas() % setup.shard_groups() != 0) {
+    return Refusal{LeftOut::ShardsOfReplicas,
+                   number(setup.shards) +
+                       " replicas do not hold all that ep = " + number(setup.experts) +
+                       " divides; let more of them divide one another's state, or take less ep"};
   }
   return std::nullopt;
 }
@@ -119,6 +145,7 @@ std::optional<Refusal> refusal(const Architecture& model, const Machine& machine
                        " shares out gradients after every micro-batch, which a pipeline keeps "
                        "until its last; take ZeRO 1, or pp = 1"};
   }
+  if (const auto reason = refusal_of_shards(setup)) return reason;
   if (const auto reason = refusal_of_tensor(model, setup)) return reason;
   return refusal_of_pipeline(model, setup);
 }

@@ -59,6 +59,7 @@ struct ParallelSetup {
   SetupRecompute recompute;
   bool sequence_parallel = false;  // norms and dropouts divided among the tensor parallel ranks
   int zero = 0;                    // 1: optimizer state, 2: gradients too, 3: weights too
+  int shards = 0;  // replicas that divide one another's state (hybrid sharding); 0: all of them
   bool overlap_gradients = false;  // reduced during the last micro-batch, gathered during the first
   bool tied_head_reduced = true;   // first and last stage add up a shared embedding's gradients
   std::vector<int> blocks_of_rank;  // empty: equal
@@ -71,6 +72,8 @@ struct ParallelSetup {
   /// Ranks that divide each expert (Megatron core's expert_tensor_parallel_size; its default is
   /// tp).
   int expert_tensor() const { return expert_tensor_degree > 0 ? expert_tensor_degree : tensor; }
+  /// Groups of replicas that each hold all of what ZeRO divides.
+  int shard_groups() const { return zero > 0 && shards > 0 ? data / shards : 1; }
   /// Ranks that hold the same part of the same experts.
   int expert_replicas() const { return tensor * data * context / (experts * expert_tensor()); }
   int devices() const { return tensor * data * pipeline * context; }

@@ -52,14 +52,10 @@ class BlockPieces {
       mixed_ = core_ + products_seconds(device, work_, out, out + 1);
     }
     feed_forward_ = products_seconds(device, work_, out + 1, work_.products_used);
+    left_out_ = left_out_of_recompute(device, context.framework, work_);
   }
 
-  PieceList forward() const {
-    PieceList list;
-    add_mixer(list, sent_.forward, 0, entering_.forward, mixed_.forward);
-    add_feed_forward(list, sent_.forward, 2, "dispatch", feed_forward_.forward, "combine");
-    return list;
-  }
+  PieceList forward() const { return forward_without({}); }
 
   /// What B does in the order in which it does it; of I without the gradients of weights.
   PieceList backward(bool with_weights) const {
@@ -67,7 +63,7 @@ class BlockPieces {
       return kernels.backward - (with_weights ? 0 : kernels.weight);
     };
     PieceList list;
-    if (setup_.recompute.of_all == LayerRecompute::Whole) append(list, forward());
+    if (setup_.recompute.of_all == LayerRecompute::Whole) append(list, forward_without(left_out_));
     add_feed_forward(list, sent_.backward, 0, "combine", seconds(feed_forward_), "dispatch");
     const bool again =
         setup_.recompute.of_all == LayerRecompute::Attention && kind_.has_attention();
@@ -77,6 +73,15 @@ class BlockPieces {
   }
 
  private:
+  PieceList forward_without(const LeftOutOfRecompute& left_out) const {
+    PieceList list;
+    add_mixer(list, sent_.forward, 0, entering_.forward - left_out.entering,
+              mixed_.forward - left_out.after_mixer);
+    add_feed_forward(list, sent_.forward, 2, "dispatch", feed_forward_.forward - left_out.last,
+                     left_out.returned > 0 ? nullptr : "combine");
+    return list;
+  }
+
   void add_call(PieceList& list, ActionKind kind, const char* group, const std::string& data,
                 std::int64_t rows, std::int64_t columns, double seconds) const {
     list.push_back({{.kind = kind,
@@ -134,7 +139,7 @@ class BlockPieces {
     enter(list, name, sent.tensor[place]);
     list.push_back(computation(name, seconds));
     leave(list, name, sent.tensor[place + 1]);
-    if (experts) add_experts_call(list, after);
+    if (experts && after != nullptr) add_experts_call(list, after);
   }
 
   void add_experts_call(PieceList& list, const char* data) const {
@@ -151,6 +156,7 @@ class BlockPieces {
   BlockMessages sent_;
   std::int64_t rows_, hidden_;
   KernelSeconds entering_, core_, mixed_, feed_forward_;
+  LeftOutOfRecompute left_out_;
 };
 
 /// The pieces of an action of a stage.

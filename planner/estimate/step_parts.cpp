@@ -107,7 +107,8 @@ RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
 
 double RangeWeights::shared(const ParallelSetup& setup) const {
   const double replicas = static_cast<double>(setup.data) * setup.context;
-  return (all - of_experts) / replicas + of_experts / setup.expert_replicas();
+  return setup.shard_groups() *
+         ((all - of_experts) / replicas + of_experts / setup.expert_replicas());
 }
 
 double hop_bytes(const Architecture& model, const ParallelSetup& setup) {

@@ -23,7 +23,7 @@ bool same_stages(const Candidate& a, const Candidate& b) {
     const ParallelSetup& p = c.parallel;
     return std::tie(p.tensor, p.data, p.pipeline, p.experts, p.expert_tensor_degree, p.context,
                     p.ring, p.micro_batch_size, p.micro_batches, p.recompute, p.sequence_parallel,
-                    p.zero, p.order);
+                    p.zero, p.shards, p.order);
   };
   const auto same = [](const StagePlan& s, const StagePlan& t) {
     return s.first_layer == t.first_layer && s.end_layer == t.end_layer && s.rank == t.rank;

@@ -105,9 +105,12 @@ std::optional<std::vector<std::string>> command_of(const MeasuredCase& row,
   add("--vpp", std::to_string(s.chunks));
   add("--micro-batch-size", std::to_string(s.micro_batch_size));
   add("--zero", std::to_string(s.zero));
+  if (s.shard_groups() > 1) add("--shards", std::to_string(s.shards));
   add("--sequence-parallel", s.sequence_parallel ? "on" : "off");
   if (s.overlap_gradients) words.emplace_back("--overlap-gradients");
   add("--top", "1");
+  std::ofstream line(folder / "command");  // for whoever wants to ask again
+  for (const std::string& word : words) line << (word == words.front() ? "" : " ") << word;
   words.emplace_back("--json");
   return words;
 }

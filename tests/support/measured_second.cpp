@@ -34,7 +34,7 @@ ParallelSetup setup_of(const Document& row) {
   setup.expert_tensor_degree = number_or(row, "etp", 0);
   setup.chunks = std::max(number_or(row, "vp", 1), number_or(row, "vpp", 1));
   setup.data = row.at("gpus").get<int>() / (setup.tensor * setup.pipeline * setup.context);
-  setup.micro_batch_size = row.at("mbs").get<int>();
+  setup.micro_batch_size = number_or(row, "mbs", 1);
   setup.micro_batches =
       row.at("gbs").get<int>() / (std::max(1, setup.data) * setup.micro_batch_size);
   const std::string recompute = text_of(row, "recompute");
@@ -118,7 +118,8 @@ std::optional<Architecture> recipe_model(const std::string& name) {
   if (name.starts_with("Kimi_K2")) return architecture_preset("kimi-k2");
   if (name.starts_with("Nemotron_3_Nano") || name.starts_with("Nemotron_3_5_Lightning"))
     return architecture_preset("nemotron-3-nano");
-  if (name.starts_with("Nemotron_3_Super")) return architecture_preset("nemotron-3-super");
+  if (name.starts_with("Nemotron_3_Super") || name.starts_with("Nemotron V3 Super"))
+    return architecture_preset("nemotron-3-super");
   if (name.starts_with("nemotronh-56b")) return architecture_preset("nemotron-h-56b");
   if (name.starts_with("llama4-400b")) return architecture_preset("llama4-maverick");
   if (name.starts_with("GPT OSS 120B") || name.starts_with("GPT-OSS 120B"))
@@ -286,7 +287,50 @@ std::optional<MeasuredCase> fsdp_case(MeasuredTable& /*table*/, const Document& 
   return row;
 }
 
+/// Devices that divide weights and state, as the recipes' files have them: from 64 nodes on 16 of
+/// MaxText's (maxtext/configure.sh); of PaxML 16 nodes, or one for the small model
+/// (paxml/configure.sh).
+int jax_shards(const std::string& model, int devices) {
+  if (model == "paxml-5b") return 8;
+  return model == "paxml-175b" || devices >= 512 ? 128 : devices;
+}
+
+/// A row of JAX's frameworks. PaxML's policies, of the same folder: SAVE_QKV_OUT_PROJ, and of the
+/// small model SAVE_DOT_ONLY, which computes attention and what is no product again. Layers are
+/// rounds of a loop, and what one exchanges lies beside another only where XLA unrolls two
+/// (xla_gpu_enable_while_loop_double_buffering: on for MaxText, off for PaxML).
+std::optional<MeasuredCase> jax_case(MeasuredTable& table, const Document& r) {
+  const std::string name = text_of(r, "model");
+  if (number_or(r, "gbs", 0) == 0) return without(table, "no batch or micro-batch");
+  MeasuredCase result;
+  result.framework = maxtext();
+  result.setup = setup_of(r);
+  result.setup.recompute.of_all = LayerRecompute::Whole;
+  if (name == "paxml-5b") {
+    result.model = gpt_architecture(name, 4096, 24, 32, 51200, 2048);
+    result.setup.recompute.of_all = LayerRecompute::Attention;
+    result.framework.recomputes_norms = true;
+  } else if (name == "paxml-175b") {
+    result.model = architecture_preset("gpt3-175b");
+    result.framework.keeps_mixed = true;
+  } else {
+    const bool second = text_of(r, "title").find("LLama2") != std::string::npos;
+    result.model = architecture_preset("llama3-70b");
+    if (second) result.model.vocabulary = 32000;
+  }
+  result.model.sequence = r.at("seq");
+  result.framework = with_products(result.framework, products_of(text_of(r, "precision")));
+  result.machine = planner::nvlink_machine(text_of(r, "device"), 400e9);
+  result.setup.zero = 3;
+  result.setup.shards = jax_shards(name, result.setup.data);
+  result.setup.overlap_gradients = name.starts_with("maxtext");
+  result.measured = r.at("step_s");
+  return result;
+}
+
 std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
+  if (text_of(r, "model").starts_with("maxtext") || text_of(r, "model").starts_with("paxml"))
+    return jax_case(table, r);
   return recipe_case(table, r, text_of(r, "device"), "step_s");
 }
 
@@ -370,6 +414,8 @@ void set_recipe(const Document& r, MeasuredCase& row, const std::string& device)
     framework.recomputes_projections = true;
   } else if (model == "llama3-70b" && device.starts_with("GB")) {
     framework.offloaded_blocks = device == "GB200" ? 40 : 20;  // of its FSDP in 8 bits
+  } else if (model == "llama3-405b" && row.setup.zero == 3) {
+    framework.offloaded_blocks = 95;
   }
   if (row.model.experts.count > 0) row.setup.expert_tensor_degree = 1;
   framework.graphs_routing = graphs_routing(r, row, device);
@@ -401,6 +447,12 @@ std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r)
   const std::string device = system.substr(system.find('-') + 1);
   auto row = recipe_case(table, r, device, "step_s_derived");
   if (!row) return row;
+  // What is accumulated was printed for both figures of a cell, the micro-batch once.
+  if (const int accumulated = number_or(r, "ga", 0); accumulated > 0) {
+    row->setup.micro_batch_size =
+        std::max(1, r.at("gbs").get<int>() / (row->setup.data * accumulated));
+    row->setup.micro_batches = accumulated;
+  }
   // The first versions of the page say whether (FSDP = 1), later ones among how many.
   if (number_or(r, "fsdp", 0) > 0) row->setup.zero = 3;
   row->model.further_tokens = further_tokens_of(r);
@@ -409,30 +461,72 @@ std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r)
   return row;
 }
 
-/// Of a mixture whose page does not tell ep: every one that the replicas and the experts allow.
-std::vector<ParallelSetup> with_experts_of(const MeasuredCase& row) {
-  std::vector<ParallelSetup> all;
-  for (int experts = 1; experts <= row.model.experts.count; ++experts) {
-    if (row.model.experts.count % experts != 0 || row.setup.data % experts != 0) continue;
-    all.push_back(row.setup);
-    all.back().experts = experts;
-  }
-  return all;
-}
-
 std::optional<MeasuredCase> automodel_case(MeasuredTable& table, const Document& r) {
   auto row = recipe_case(table, r, "H100", "step_s");
   if (!row) return row;
-  row->setup.zero = 3;
+  // In a pipeline gradients wait for the last micro-batch (defer_fsdp_grad_sync, its default) and
+  // weights stay whole for the step: what ZeRO 1 exchanges.
+  row->setup.zero = row->setup.pipeline > 1 ? 1 : 3;
+  // One kernel multiplies for all experts (nemo_automodel/components/moe, GroupedExpertsDeepEP),
+  // and what is computed again ends with the last tensor that was saved (torch.utils.checkpoint,
+  // set_checkpoint_early_stop).
+  row->framework.groups_experts = row->framework.skips_last_product = true;
+  // fake_balanced_gate, of the same files (FakeBalancedGate: arange(tokens * chosen) % experts).
+  row->framework.routes_in_turn = true;
   row->framework.sends_tokens_once = text_of(r, "kernels").find("DeepEP") != std::string::npos;
   // FlexAttention against FlashAttention-2: 0.90 forward, 0.85 backward (PyTorch's blog,
   // "FlexAttention: The Flexibility of PyTorch with the Performance of FlashAttention").
   if (text_of(r, "kernels").find("FlexAttn") != std::string::npos) row->framework.flash_rate = 0.87;
-  // Its file has activation_checkpointing: true (NVIDIA-NeMo/Automodel,
-  // examples/benchmark/configs/qwen3_moe_30b_te_deepep.yaml).
-  if (row->model.name == "qwen3-30b-a3b") row->setup.recompute.of_all = LayerRecompute::Whole;
-  if (row->model.experts.count > 0 && r.at("ep").is_null()) row->candidates = with_experts_of(*row);
+  // The rows' files (NVIDIA-NeMo/Automodel, examples/benchmark/configs): activation_checkpointing,
+  // but not of GPT-OSS, whose ep_size is 64.
+  if (row->model.name == "gpt-oss-120b") {
+    row->setup.experts = 64;
+  } else {
+    row->setup.recompute.of_all = LayerRecompute::Whole;
+  }
   return row;
+}
+
+/// Of a row that does not tell its micro-batch: every power of two that a replica's samples allow.
+std::vector<ParallelSetup> with_sizes_of(const MeasuredCase& row, int samples) {
+  std::vector<ParallelSetup> all;
+  for (int size = 1; size <= samples && samples % size == 0; size *= 2) {
+    all.push_back(row.setup);
+    all.back().micro_batch_size = size;
+    all.back().micro_batches = samples / size;
+  }
+  return all;
+}
+
+/// The page has TFLOP/s, by NeMo's formula of that time, whose attention counts all of a square
+/// (NVIDIA/NeMo, nemo/utils/flops_formulas.py, llama2, before causal_self_attn).
+std::optional<MeasuredCase> long_sequence_case(MeasuredTable& table, const Document& r) {
+  MeasuredCase result;
+  result.setup = setup_of(r);
+  if (result.setup.data != r.at("dp"))  // of Llama 3 8B on B200
+    return without(table, "devices, batch and degrees disagree");
+  result.model = architecture_preset("llama3-8b");
+  result.model.name = "llama2-7b";
+  result.model.key_value_heads = result.model.heads;
+  result.model.ffn = 11008;
+  result.model.vocabulary = 32000;
+  const double sequence = r.at("seq"), batch = r.at("gbs"), hidden = result.model.hidden;
+  result.model.sequence = r.at("seq");
+  const double each = result.model.blocks * hidden * hidden *
+                          (24 + 18 * result.model.ffn / hidden + 12 * sequence / hidden) +
+                      6 * hidden * result.model.vocabulary;
+  result.measured = batch * sequence * each /
+                    (r.at("tflops_gpu").get<double>() * 1e12 * r.at("gpus").get<double>());
+  result.framework = with_products(nemo(), products_of(text_of(r, "precision")));
+  // Transformer Engine of the container 24.03.01 had FlashAttention-2 alone for divided sequences
+  // (transformer_engine/pytorch/attention.py, FlashAttnUnpaddedFuncWithCP).
+  result.framework.flash_rate = kFlashAttention2;
+  result.machine = planner::nvlink_machine("H100", 400e9);
+  result.setup.sequence_parallel = result.setup.tensor > 1;
+  result.setup.zero = 1;
+  result.setup.overlap_gradients = true;
+  result.candidates = with_sizes_of(result, r.at("gbs").get<int>() / result.setup.data);
+  return result;
 }
 
 /// Why no case can be made of a row of AMD's page.
@@ -467,7 +561,13 @@ std::vector<MeasuredTable> second_collection(const std::filesystem::path& folder
                "GB300; 16 and 8 bits, MXFP8, NVFP4",
                bridge_case),
       table_of(folder, "NVIDIA's Automodel", "nvidia_automodel_h100.json",
-               "mixtures of experts on 8 to 256 H100, FSDP2 of PyTorch", automodel_case)};
+               "mixtures of experts on 8 to 256 H100, FSDP2 of PyTorch", automodel_case),
+      table_of(
+          folder, "NVIDIA's long sequences", "nvidia_long_sequence.json",
+          "Llama 2 7B on H100 and Llama 3 8B on B200, 4 to 1,024 devices, sequences of 4,096 to "
+          "1,048,576 tokens, products of 8 bits; the fastest micro-batch that fits, which the "
+          "page does not tell",
+          long_sequence_case)};
 }
 
 std::vector<MeasuredTable> files_without_cases(const std::filesystem::path& folder) {
@@ -475,10 +575,6 @@ std::vector<MeasuredTable> files_without_cases(const std::filesystem::path& fold
       table_of(folder, "LiBai and Megatron-LM", "libai_megatron.json", "",
                [](MeasuredTable& table, const Document& /*row*/) -> std::optional<MeasuredCase> {
                  return without(table, "no device");
-               }),
-      table_of(folder, "NVIDIA's long sequences", "nvidia_long_sequence.json", "",
-               [](MeasuredTable& table, const Document& /*row*/) -> std::optional<MeasuredCase> {
-                 return without(table, "no batch or micro-batch");
                }),
       table_of(folder, "AMD's Primus", "amd_primus.json", "",
                [](MeasuredTable& table, const Document& row) -> std::optional<MeasuredCase> {

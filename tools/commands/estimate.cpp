@@ -98,6 +98,7 @@ ParallelSpace space_of(const Arguments& arguments, const Cluster& cluster,
   space.chunks = degrees("--vpp");
   space.micro_batch_size = degrees("--micro-batch-size");
   space.zero = numbers_of(arguments, "--zero", 0, 3);
+  space.shards = degrees("--shards");
   space.recompute = choices_of<LayerRecompute>(arguments, "--recompute",
                                                {{"none", LayerRecompute::None},
                                                 {"selective", LayerRecompute::Attention},
@@ -186,6 +187,7 @@ Json fields_of(const ParallelCandidate& candidate) {
           {"recompute", to_string(setup.recompute.of_all)},
           {"sequence_parallel", setup.sequence_parallel},
           {"zero", setup.zero},
+          {"shards", setup.zero > 0 ? setup.data / setup.shard_groups() : 1},
           {"step_ns", nanoseconds(estimate.step).value},
           {"pipeline_ns", nanoseconds(estimate.pipeline).value},
           {"busy_ns", nanoseconds(estimate.busy).value},
@@ -383,6 +385,9 @@ Command estimate_command() {
       list_flag("--recompute", "KIND,...", "none, selective, full"),
       list_flag("--sequence-parallel", "ON,...", "on, off"),
       list_flag("--zero", "STAGE,...", "0 to 3"),
+      list_flag("--shards", "N,...",
+                "replicas that divide one another's state under ZeRO, in groups that each hold all "
+                "of it (hybrid sharding; all of them)"),
       {.group = "Job",
        .name = "--overlap-gradients",
        .help = "reduce gradients during the last micro-batch, gather weights during the first"},

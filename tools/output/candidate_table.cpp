@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "planner/configurations/stage_replicas.hpp"
+#include "planner/estimate/parallel_space.hpp"
 #include "tools/cli/figures.hpp"
 #include "tools/cli/table.hpp"
 
@@ -74,7 +75,7 @@ std::string savings_text(const planner::ParallelSetup& parallel) {
   add(parallel.experts > 1, "ep " + std::to_string(parallel.experts));
   add(parallel.expert_tensor() != parallel.tensor,
       "etp " + std::to_string(parallel.expert_tensor()));
-  add(parallel.zero > 0 && parallel.data > 1, "ZeRO " + std::to_string(parallel.zero));
+  add(parallel.zero > 0 && parallel.data > 1, planner::zero_text(parallel));
   add(parallel.sequence_parallel, "sp");
   add(parallel.recompute.by_stage, by_stage_text(parallel.recompute.of_stage));
   add(parallel.recompute.of_all == LayerRecompute::Whole, "full recompute");

@@ -2,6 +2,8 @@
 // window, experts in some blocks only, blocks for further tokens. Sizes and times by hand.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <cmath>
 
 #include "planner/estimate/block_kernels.hpp"
@@ -110,6 +112,24 @@ TEST(BlockKinds, ExpertsOfALatentWidthReadAndSendItAlone) {
   EXPECT_EQ(work_of(model, kExpertsAlone, setup).expert_message, 2.0 * 8192 * 22 * 1024);
 }
 
+/// Tokens that take the experts in turn, counted one by one until they come round again.
+TEST(BlockKinds, ExpertsInTurnLieOnFewDevices) {
+  for (const auto& [count, chosen] : {std::pair(128, 8), {256, 8}, {512, 22}, {96, 5}}) {
+    for (const int places : {1, 2, 4, 8, 32}) {
+      int held = 0;
+      for (int token = 0; token < count; ++token) {
+        std::set<int> of_token;
+        for (int k = 0; k < chosen; ++k)
+          of_token.insert((token * chosen + k) % count / (count / places));
+        held += static_cast<int>(of_token.size());
+      }
+      EXPECT_NEAR(places_of_token({.count = count, .chosen = chosen}, places, true),
+                  static_cast<double>(held) / count, 1e-12)
+          << count << " " << chosen << " " << places;
+    }
+  }
+}
+
 /// 64 devices in 8 nodes; a token's 8 of 128 experts are in 5.3 of these, on 7.8 devices.
 TEST(BlockKinds, ATokenThatIsSentOnceGoesToEachNodeOnce) {
   const Architecture model = architecture_preset("qwen3-30b-a3b");
@@ -118,10 +138,10 @@ TEST(BlockKinds, ATokenThatIsSentOnceGoesToEachNodeOnce) {
   FrameworkTraits framework = megatron_core();
   framework.sends_tokens_once = true;
   const BlockWork work = block_work(model, framework, setup, kExpertBlock);
-  const double nodes = places_of_token(model.experts, 8);
+  const double nodes = places_of_token(model.experts, 8, false);
   EXPECT_NEAR(nodes, 5.34, 0.005);
-  EXPECT_NEAR(places_of_token(model.experts, 64), 7.78, 0.005);
-  EXPECT_EQ(places_of_token(model.experts, 1), 1);
+  EXPECT_NEAR(places_of_token(model.experts, 64, false), 7.78, 0.005);
+  EXPECT_EQ(places_of_token(model.experts, 1, false), 1);
   NodeRates node = nvlink_machine("H100", 400e9).nodes.front();
   node.inside_bytes_per_second = 1e15;
   const double token = 2.0 * model.sequence * model.hidden,

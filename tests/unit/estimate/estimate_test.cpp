@@ -372,7 +372,14 @@ TEST(Refusals, SayWhatWouldDo) {
   };
   EXPECT_EQ(said(setup_of(1, 1, 1, 1)), "");
   EXPECT_EQ(said(setup_of(3, 1, 1, 1)),
-            "tp * cp = 3 does not divide the 16 heads; take a divisor of them");
+            "tp = 3 does not divide the 16 heads; take a divisor of them");
+  ParallelSetup ring = setup_of(4, 1, 1, 1);
+  ring.context = 8;  // more than heads, which a ring does not divide
+  EXPECT_EQ(said(ring), "");
+  ring.context = 3;
+  EXPECT_EQ(said(ring), "cp = 3 cuts a sequence into 6 parts, which do not divide its " +
+                            std::to_string(gpt().sequence) +
+                            " tokens; take a divisor of half of them");
   EXPECT_EQ(said(setup_of(1, 1, 16, 1)),
             "pp * vpp = 16 stages, but only 10 layers with embedding and head; take fewer stages");
   EXPECT_EQ(said(setup_of(1, 1, 10, 1)), "");

@@ -201,7 +201,7 @@ TEST(EstimatedJob, WhereNothingIsPossibleACaseSaysWhatWouldDo) {
   job.strategy.pp_degree = {"1"};
   const SearchResult result = searched(job);
   EXPECT_FALSE(result.best);
-  EXPECT_THAT(by_sentence(result.examples).at("tp * cp does not divide the heads"),
+  EXPECT_THAT(by_sentence(result.examples).at("tp does not divide the heads"),
               HasSubstr("does not divide the 32 heads; take a divisor of them"));
   job.strategy.mp_degree = {"1"};
   job.strategy.pp_degree = {"4"};
