@@ -9,12 +9,17 @@ namespace pipewright::planner {
 
 namespace {
 
-/// Weights that one group of replicas exchanges, and in how many messages where it is one for each
+/// Weights that one group of replicas sends, and in how many messages where it is one for each
 /// layer.
-struct Exchanged {
-  Group group;
+struct Sent {
   double count = 0;
   int layers = 0;
+};
+
+/// Those whose gradients a group of replicas sums, and those that it gathers under ZeRO.
+struct Exchanged {
+  Group group;
+  Sent trained, gathered;
 };
 
 /// Those of experts, and all others. A layer with experts sends both.
@@ -28,15 +33,23 @@ ExchangedWeights exchanged_by(const Machine& machine, const ParallelSetup& setup
   const int holders = setup.expert_tensor() * setup.experts;  // of all experts
   const Group same_experts =
       holders == setup.tensor ? all : Group{setup.expert_replicas(), holders};
-  return {{all, weights.all - weights.of_experts, weights.layers},
-          {same_experts, weights.of_experts, weights.layers_with_experts}};
+  const WeightCount& trained = weights.trained;
+  // Below ZeRO 3 each replica holds all weights, and gathers what others have updated.
+  const WeightCount& gathered = setup.zero >= 3 ? weights : trained;
+  const auto others = [](const WeightCount& of) { return Sent{of.all - of.of_experts, of.layers}; };
+  const auto experts = [](const WeightCount& of) {
+    return Sent{of.of_experts, of.layers_with_experts};
+  };
+  return {{all, others(trained), others(gathered)},
+          {same_experts, experts(trained), experts(gathered)}};
 }
 
 /// One scatter of gradients or one gather of weights, a message for each layer.
-double by_layer_seconds(const NodeRates& node, int per_node, const Exchanged& part, double bytes) {
-  if (part.group.members <= 1 || part.count <= 0) return 0;
-  return gather_seconds(node, per_node, part.group, bytes * part.count) +
-         (part.layers - 1) * ring_start_seconds(per_node, part.group);
+double by_layer_seconds(const NodeRates& node, int per_node, const Group& group, const Sent& sent,
+                        double bytes) {
+  if (group.members <= 1 || sent.count <= 0) return 0;
+  return gather_seconds(node, per_node, group, bytes * sent.count) +
+         (sent.layers - 1) * ring_start_seconds(per_node, group);
 }
 
 /// Of one micro-batch.
@@ -51,10 +64,11 @@ LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
   LayerExchange sum;
   for (const Exchanged& part : {sent.others, sent.of_experts}) {
     if (part.group.members <= 1) continue;
+    const int per_node = machine.devices_per_node;
     sum.scatter +=
-        by_layer_seconds(node, machine.devices_per_node, part, framework.gradient_bytes) +
-        stream_seconds(node.device, framework.reduction_bytes * part.count);
-    sum.gather += by_layer_seconds(node, machine.devices_per_node, part, 2);
+        by_layer_seconds(node, per_node, part.group, part.trained, framework.gradient_bytes) +
+        stream_seconds(node.device, framework.reduction_bytes * part.trained.count);
+    sum.gather += by_layer_seconds(node, per_node, part.group, part.gathered, 2);
   }
   return sum;
 }
@@ -77,11 +91,12 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
   for (const Exchanged& part : {sent.others, sent.of_experts}) {
     if (part.group.members <= 1) continue;
     const int per_node = machine.devices_per_node;
-    const double bytes = framework.gradient_bytes * part.count;
-    sum += stream_seconds(node.device, framework.reduction_bytes * part.count);
-    sum += setup.zero == 0 ? all_reduce_seconds(node, per_node, part.group, bytes)
-                           : gather_seconds(node, per_node, part.group, bytes) +
-                                 gather_seconds(node, per_node, part.group, 2 * part.count);
+    const double bytes = framework.gradient_bytes * part.trained.count;
+    sum += stream_seconds(node.device, framework.reduction_bytes * part.trained.count);
+    sum += setup.zero == 0
+               ? all_reduce_seconds(node, per_node, part.group, bytes)
+               : gather_seconds(node, per_node, part.group, bytes) +
+                     gather_seconds(node, per_node, part.group, 2 * part.gathered.count);
   }
   return sum;
 }
