@@ -78,9 +78,11 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
                       halves * framework.backward_kernels + messages};
   if (work.is_frozen) {
     const AdapterCalls calls = adapter_calls(setup, work);
+    // Experts' products are counted below.
+    const int gradients = work.products_used - (work.kind.has_experts() ? 2 : 0);
     counts.forward += kAdapterForwardKernels * work.adapters_used + 2 * calls.forward;
     counts.backward +=
-        kAdapterBackwardKernels * work.adapters_used + 2 * calls.backward - work.products_used;
+        kAdapterBackwardKernels * work.adapters_used + 2 * calls.backward - gradients;
   }
   if (work.unfused_softmax) {  // as many more
     counts.forward += framework.attention_core_kernels;
@@ -103,7 +105,7 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
     counts.backward += framework.expert_kernels;
   }
   counts.forward_in_loops = products;
-  counts.backward_in_loops = 2 * products;
+  counts.backward_in_loops = (work.is_frozen ? 1 : 2) * products;
   return counts;
 }
 

@@ -128,8 +128,8 @@ bool evenly_cut(const PlanFacts& facts) {
 
 void require_transformer(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {
   if (facts.model && facts.model->lora.is_used())
-    result.refusals.push_back(tool +
-                              "'s flags have no LoRA, and the plan trains adapters of rank " +
+    result.refusals.push_back("no LoRA is written for " + tool +
+                              ", and the plan trains adapters of rank " +
                               std::to_string(facts.model->lora.rank) + " alone");
   if (facts.model) return;
   result.refusals.push_back(

@@ -138,6 +138,23 @@ TEST(Lora, KernelsAreCounted) {
   EXPECT_EQ(one.backward, all.backward + 6 - 4);
 }
 
+/// Of a mixture with adapters on its attention the experts are frozen: one product backward each.
+TEST(Lora, FrozenExpertsHaveHalfTheKernelsBackward) {
+  Architecture all = architecture_preset("mixtral-8x7b"), one = all;
+  one.lora = {16, {"linear_qkv"}};
+  const auto counts = [](const Architecture& model) {
+    return kernel_counts(model, megatron_core(), setup_of(),
+                         block_work(model, megatron_core(), setup_of(), kExpertBlock));
+  };
+  EXPECT_EQ(counts(one).backward_in_loops, counts(all).backward_in_loops / 2);
+  // Queries, output and router have a gradient of weights less each.
+  EXPECT_EQ(counts(one).backward, counts(all).backward + 6 - 3);
+  const RangeWeights weights = weights_of(one, setup_of(), blocks_in(one, 0, one.blocks));
+  EXPECT_EQ(weights.trained.all, trained_parameters(one));
+  EXPECT_EQ(weights.trained.of_experts, 0);
+  EXPECT_GT(weights.of_experts, 0);
+}
+
 /// Below its first adapter the first block has no backward: of fc2's neither that of the layer's
 /// input nor of anything before it.
 TEST(Lora, TheFirstAdapterEndsTheBackward) {
