@@ -138,7 +138,8 @@ Architecture gpt_architecture(std::string name, int hidden, int blocks, int head
 }
 
 double tokens_seen(const Architecture& model, Mixer mixer) {
-  const double all = model.sequence, window = model.window.tokens;
+  const double all = model.sample_tokens > 0 ? model.sample_tokens : model.sequence;
+  const double window = model.window.tokens;
   if (mixer != Mixer::Window || window >= all) return all / 2;
   return window * (all - window / 2) / all;  // at the sequence's start there are fewer
 }
@@ -192,6 +193,17 @@ double head_parameters(const Architecture& model) {
 
 double parameters(const Architecture& model) { return blocks_and_ends(model, model.experts.count); }
 
+double lora_block_parameters(const Architecture& model) {
+  double sum = 0;
+  for (const AdaptedLayer& layer : adapted_layers(model))
+    sum += model.lora.rank * (layer.in + layer.out);
+  return sum;
+}
+
+double trained_parameters(const Architecture& model) {
+  return model.lora.is_used() ? model.blocks * lora_block_parameters(model) : parameters(model);
+}
+
 double active_parameters(const Architecture& model) {
   return blocks_and_ends(model, model.experts.chosen);
 }
@@ -205,6 +217,9 @@ void check(const Architecture& model) {
     refuse("hidden, layers, heads, ffn, vocabulary and sequence have to be at least 1");
   }
   if (!model.latent.is_used() && model.head < 1) refuse("a head has to be at least 1 wide");
+  if (model.sample_tokens > model.sequence)
+    refuse("samples of " + std::to_string(model.sample_tokens) +
+           " tokens do not fit a sequence of " + std::to_string(model.sequence));
   if (model.key_value_heads < 1 || model.heads % model.key_value_heads != 0) {
     refuse("kv_heads has to divide heads = " + std::to_string(model.heads));
   }
@@ -214,6 +229,7 @@ void check(const Architecture& model) {
     refuse("a token goes to 1 to " + std::to_string(model.experts.count) + " experts, found " +
            std::to_string(model.experts.chosen));
   }
+  if (const std::string fault = lora_fault(model); !fault.empty()) refuse(fault);
 }
 
 }  // namespace pipewright

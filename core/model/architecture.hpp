@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model/block_kind.hpp"
+#include "core/model/lora.hpp"
 #include "core/model/model.hpp"
 
 namespace pipewright {
@@ -62,6 +63,9 @@ struct Architecture {
   bool gated = false;                            // three matrices (SwiGLU) instead of two
   bool biases = true;                            // of linear layers, and shifts of the norms
   int vocabulary = 0, sequence = 0;
+  /// Tokens of a sample where several lie packed in a sequence, and attention stays within each; 0:
+  /// a sequence is one sample.
+  int sample_tokens = 0;
   bool learned_positions = false;
   bool tied_head = false;  // the head multiplies with the embedding's weights
   Experts experts;
@@ -76,6 +80,8 @@ struct Architecture {
   /// §2.2): its input and the token's embedding, side by side, are brought to the width again, and
   /// its output goes through the head.
   int further_tokens = 0;
+  /// Where it is used its adapters alone are trained, and all other weights are frozen.
+  Lora lora = {};
 
   BlockKind kind_of(int block) const;
   /// Whether all blocks are dense ones, and from some one on such with experts.
@@ -89,7 +95,7 @@ struct Architecture {
 Architecture gpt_architecture(std::string name, int hidden, int blocks, int heads, int vocabulary,
                               int sequence);
 
-/// Tokens of its sequence that a token looks at, on average, under a causal mask.
+/// Tokens of its sample that a token looks at, on average, under a causal mask.
 double tokens_seen(const Architecture& model, Mixer mixer);
 
 /// Weights of one norm; of a mixer; of a dense feed-forward part; of one expert; of what all tokens
@@ -106,12 +112,18 @@ double embedding_parameters(const Architecture& model);
 /// The last norm and the head's matrix, which counts nothing where it is tied, and the blocks for
 /// further tokens.
 double head_parameters(const Architecture& model);
+/// All but the adapters'.
 double parameters(const Architecture& model);
+/// Of a block's adapters: rank * (in + out) of each (arXiv:2106.09685 §4.1).
+double lora_block_parameters(const Architecture& model);
+/// What an optimizer updates: the adapters where there are some, else all weights.
+double trained_parameters(const Architecture& model);
 /// Those that a token meets: of the experts only the chosen ones.
 double active_parameters(const Architecture& model);
 
 /// Throws InputError with what does not fit: a count below 1, heads that key and value heads do not
-/// divide, more experts chosen than there are, a pattern of other letters or length.
+/// divide, more experts chosen than there are, a pattern of other letters or length, adapters
+/// that the model cannot have (lora_fault()).
 void check(const Architecture& model);
 
 /// "gpt3-175b", "megatron-1.7b" … "megatron-1t", "llama3-8b", "llama3-70b", "llama3-405b",

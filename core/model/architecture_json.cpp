@@ -68,6 +68,7 @@ Architecture read_widths(const JsonCursor& document) {
                  "biases",
                  "vocabulary",
                  "sequence",
+                 "sample_tokens",
                  "learned_positions",
                  "tied_head",
                  "experts",
@@ -75,7 +76,8 @@ Architecture read_widths(const JsonCursor& document) {
                  "attention_window",
                  "mamba",
                  "pattern",
-                 "further_tokens"});
+                 "further_tokens",
+                 "lora"});
   Architecture model;
   model.name = "transformer";
   model.hidden = read_count(document.at("hidden"), 1, kMostWide);
@@ -111,7 +113,8 @@ Architecture read_architecture(const JsonCursor& document) {
   require_schema(document, "architecture");
   Architecture model;
   if (const auto preset = document.find("preset")) {
-    document.only({"schema", "name", "preset", "layers", "sequence", "further_tokens"});
+    document.only({"schema", "name", "preset", "layers", "sequence", "sample_tokens",
+                   "further_tokens", "lora"});
     model = parsed_at(*preset, [&] { return architecture_preset(preset->string()); });
     model.blocks = count_or(document, "layers", 1,
                             model.pattern.empty() ? kMostBlocks : model.blocks, model.blocks);
@@ -122,8 +125,13 @@ Architecture read_architecture(const JsonCursor& document) {
   } else {
     model = read_widths(document);
   }
+  model.sample_tokens = count_or(document, "sample_tokens", 0, model.sequence, 0);
   if (const auto name = document.find("name")) model.name = read_name(*name);
   parsed_at(document, [&] { check(model); });
+  if (const auto lora = document.find("lora")) {
+    model.lora = read_lora(*lora);
+    parsed_at(*lora, [&] { check(model); });
+  }
   return model;
 }
 
@@ -164,6 +172,8 @@ Json to_json(const Architecture& model) {
   }
   if (!model.pattern.empty()) json["pattern"] = model.pattern;
   if (model.further_tokens > 0) json["further_tokens"] = model.further_tokens;
+  if (model.sample_tokens > 0) json["sample_tokens"] = model.sample_tokens;
+  if (model.lora.is_used()) json["lora"] = to_json(model.lora);
   return json;
 }
 

@@ -8,7 +8,7 @@
 namespace pipewright {
 
 /// {"schema":"pipewright.architecture/1", "preset":"llama3-8b"}, in which "layers" and "sequence"
-/// may replace the preset's, or an object with every width.
+/// may replace the preset's and "lora" be added, or an object with every width.
 Architecture read_architecture(const JsonCursor& document);
 /// In full.
 Json to_json(const Architecture& model);

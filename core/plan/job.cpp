@@ -195,6 +195,12 @@ Job read_job(const JsonCursor& document) {
     throw InputError(first.file, first.pointer,
                      "expected none: only a job that is estimated is fitted to measured steps");
   }
+  if (job.architecture && job.architecture->lora.is_used() && !estimated_architecture(job)) {
+    const JsonCursor model = document.at("model");
+    throw InputError(model.file(), model.pointer() + (model.value().is_object() ? "/lora" : ""),
+                     "expected none: only a job that is estimated, on GPUs and without a profile, "
+                     "can have LoRA");
+  }
   if (strategy) {
     require_strategy_fits(*strategy, job);
     check_batch(batch, job);

@@ -17,6 +17,7 @@ constexpr std::array kSentences{
     Row{LeftOut::SizeOfSamples, "the micro-batch size does not divide a replica's samples"},
     Row{LeftOut::ReplicasOutermost, "ep with replicas outermost"},
     Row{LeftOut::NoDivisorOfHeads, "tp does not divide the heads"},
+    Row{LeftOut::NoDivisorOfLoraRank, "tp does not divide the rank of LoRA's adapters"},
     Row{LeftOut::Interleaving, "interleaving needs m in multiples of pp"},
     Row{LeftOut::ZeroWithPipeline, "ZeRO 2 and 3 with a pipeline"},
     Row{LeftOut::ShardsOfReplicas,

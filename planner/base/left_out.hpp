@@ -22,6 +22,7 @@ enum class LeftOut : std::uint8_t {
   SizeOfSamples,
   ReplicasOutermost,
   NoDivisorOfHeads,
+  NoDivisorOfLoraRank,
   Interleaving,
   ZeroWithPipeline,
   ShardsOfReplicas,

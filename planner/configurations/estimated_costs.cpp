@@ -112,6 +112,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     }
     source_ = "estimated from the model's widths and the rates of " + devices_of(job.cluster) +
               " (docs/cost-model.md), framework " + job.strategy.framework.name;
+    if (model.lora.is_used())
+      source_ += ", adapters of rank " + std::to_string(model.lora.rank) + " alone trained (LoRA)";
     if (!job.strategy.matmul_dtype.empty()) source_ += ", products in " + job.strategy.matmul_dtype;
     if (!job.strategy.grad_accum_dtype.empty())
       source_ += ", sums of gradients in " + job.strategy.grad_accum_dtype;

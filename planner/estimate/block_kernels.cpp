@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "planner/estimate/adapters.hpp"
+
 namespace pipewright::planner {
 namespace {
 
@@ -17,8 +19,11 @@ KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work,
   for (int p = first; p < end; ++p) {
     const Matmul& matmul = work.products[static_cast<std::size_t>(p)];
     sum.forward += matmul_seconds(device, matmul);
-    sum.backward += matmul_backward_seconds(device, matmul);
-    sum.weight += matmul_weight_seconds(device, matmul);
+    sum.backward += matmul_input_seconds(device, matmul);
+    if (work.is_frozen) continue;
+    const double weight = matmul_weight_seconds(device, matmul);
+    sum.backward += weight;
+    sum.weight += weight;
   }
   return sum;
 }
@@ -86,6 +91,14 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
   const double halves = work.kind.parts() / 2.0;
   KernelCounts counts{halves * framework.forward_kernels + messages,
                       halves * framework.backward_kernels + messages};
+  if (work.is_frozen) {
+    const AdapterCalls calls = adapter_calls(setup, work);
+    // Experts' products are counted below.
+    const int gradients = work.products_used - (work.kind.has_experts() ? 2 : 0);
+    counts.forward += kAdapterForwardKernels * work.adapters_used + 2 * calls.forward;
+    counts.backward +=
+        kAdapterBackwardKernels * work.adapters_used + 2 * calls.backward - gradients;
+  }
   if (work.unfused_softmax) {  // as many more
     counts.forward += framework.attention_core_kernels;
     counts.backward += 2 * framework.attention_core_kernels;
@@ -107,7 +120,7 @@ KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& fra
     counts.backward += framework.expert_kernels;
   }
   counts.forward_in_loops = products;
-  counts.backward_in_loops = 2 * products;
+  counts.backward_in_loops = (work.is_frozen ? 1 : 2) * products;
   return counts;
 }
 
@@ -167,6 +180,9 @@ BlockMessages message_seconds(const NodeRates& node, int devices_per_node,
   BlockMessages sent{one, one};  // backward begins with the feed-forward part
   std::swap(sent.backward.tensor[0], sent.backward.tensor[2]);
   std::swap(sent.backward.tensor[1], sent.backward.tensor[3]);
+  const AdapterSeconds adapters = adapter_messages(node, devices_per_node, setup, work);
+  sent.forward.adapters = adapters.forward;
+  sent.backward.adapters = adapters.backward;
   return sent;
 }
 

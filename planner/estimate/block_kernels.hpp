@@ -14,7 +14,9 @@ struct KernelSeconds {
     return {forward + other.forward, backward + other.backward, weight + other.weight};
   }
 };
-/// Those of the block's products from `first` to before `end`.
+/// Those of the block's products from `first` to before `end`, without adapters
+/// (planner/estimate/adapters.hpp). Frozen weights have no gradient, so the backward of such a
+/// product takes about as long as its forward.
 KernelSeconds products_seconds(const DeviceRates& device, const BlockWork& work, int first,
                                int end);
 /// Scores and what is computed from them, or the scan.
@@ -59,8 +61,9 @@ double overlap_order(const FrameworkTraits& framework, bool waits);
 struct MessageSeconds {
   std::array<double, 4> tensor{};
   double experts = 0, context = 0;  // all of each kind together
+  double adapters = 0;              // of tensor parallel ranks, too
 
-  double of_tensor() const { return tensor[0] + tensor[1] + tensor[2] + tensor[3]; }
+  double of_tensor() const { return tensor[0] + tensor[1] + tensor[2] + tensor[3] + adapters; }
   double sum() const { return of_tensor() + experts + context; }
 };
 struct BlockMessages {

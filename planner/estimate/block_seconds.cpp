@@ -1,6 +1,7 @@
 // From a block's work to its time on one rank.
 #include <algorithm>
 
+#include "planner/estimate/adapters.hpp"
 #include "planner/estimate/exposed_messages.hpp"
 #include "planner/estimate/step_estimate.hpp"
 
@@ -26,7 +27,8 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
                            BlockKind kind) {
   const BlockWork work = block_work(model, framework, setup, kind);
   const DeviceRates& device = node.device;
-  const KernelSeconds linear = products_seconds(device, work, 0, work.products_used),
+  const KernelSeconds linear = products_seconds(device, work, 0, work.products_used) +
+                               adapter_seconds(device, work, 0, work.products_used),
                       core = mixer_core_seconds(device, work);
   BlockMessages sent = exposed_messages(framework, node, devices_per_node, setup, work);
   double forward = linear.forward + core.forward + stream_seconds(device, work.forward_traffic);
@@ -63,9 +65,12 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
   const auto with_offload = [&](double seconds) {
     return seconds + exposed_offload_seconds(model, framework, device, setup, kind, seconds);
   };
+  const double whole = with_launches(backward, host_backward, order);
+  const double below = backward_below_adapters(device, work);
   return {with_offload(with_launches(forward, host_forward, order)),
-          with_offload(with_launches(backward, host_backward, order)),
+          with_offload(whole),
           weight,
+          whole - with_launches(backward - below, host_backward, order),
           forwards * sent.forward.of_tensor() + sent.backward.of_tensor(),
           forwards * sent.forward.experts + sent.backward.experts,
           forwards * sent.forward.context + sent.backward.context};

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "planner/estimate/adapters.hpp"
+
 namespace pipewright::planner {
 
 namespace {
@@ -84,6 +86,7 @@ void add_feed_forward_products(BlockWork& work, const Architecture& model,
 /// their results so in place of 16 bits (Transformer Engine, LayerNormLinear and LayerNormMLP);
 /// what leaves attention and the gradients of results are passes of their own. Where a tensor has a
 /// scale of its own beside its blocks' (NVFP4), all are, and read twice. The router stays at 16.
+/// Of frozen weights there is no gradient, so the second layout is left out.
 void convert_products(BlockWork& work, const Architecture& model, const FrameworkTraits& framework,
                       bool experts) {
   if (framework.product_bytes == 2) return;
@@ -98,7 +101,7 @@ void convert_products(BlockWork& work, const Architecture& model, const Framewor
     if (whole || leaves_attention) inputs += product.count * product.rows * product.depth;
     if (whole || !is_activated) gradients += product.count * product.rows * product.columns;
   }
-  const double each = (whole ? 4 : 2) + 2 * framework.product_bytes;
+  const double each = (whole ? 4 : 2) + (work.is_frozen ? 1 : 2) * framework.product_bytes;
   work.forward_traffic += each * inputs;
   work.backward_traffic += each * gradients;
 }
@@ -234,6 +237,7 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   const Widths widths = widths_of(model, setup);
   BlockWork work;
   work.kind = kind;
+  work.is_frozen = model.lora.is_used();
   if (kind.has_attention()) add_attention_products(work, model, sizes, widths);
   if (kind.mixer == Mixer::Mamba) add_mamba(work, model, sizes);
   work.mixer_products = work.products_used;
@@ -253,10 +257,14 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
     add_expert_traffic(work, model, framework, setup, sizes);
   }
   add_activation_traffic(work, model, framework, sizes, activated);
-  work.parameters = block_parameters_of_rank(model, setup, kind);
+  if (work.is_frozen) add_adapters(work, model, sizes);
+  work.parameters = work.is_frozen ? adapter_parameters_of_rank(model, setup)
+                                   : block_parameters_of_rank(model, setup, kind);
   work.expert_parameters = expert_parameters_of_rank(model, setup, kind);
   if (framework.fuses_accumulation) {
     for (Matmul& product : work.products) product.sum_bytes = framework.accumulate_bytes;
+    for (Adapter& adapter : work.adapters)
+      adapter.into.sum_bytes = adapter.out.sum_bytes = framework.accumulate_bytes;
   } else {
     work.backward_traffic += work.parameters * framework.accumulate_bytes;
   }

@@ -22,6 +22,17 @@ struct BlockSizes {
 };
 BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup);
 
+/// The two products of an adapter, rows by A and the result by B, beside the block's product at
+/// `place` (planner/estimate/adapters.hpp).
+struct Adapter {
+  LoraPlace place = LoraPlace::Qkv;
+  Matmul into, out;
+
+  int product() const { return static_cast<int>(place); }
+  /// Whether the layer is divided by rows among tensor parallel ranks.
+  bool follows_rows() const { return place == LoraPlace::Projection || place == LoraPlace::Second; }
+};
+
 struct BlockWork {
   BlockKind kind;
   std::array<Matmul, 12> products{};  // with weights
@@ -45,8 +56,11 @@ struct BlockWork {
   bool routed_in_turn = false;           // a token's experts follow one another
   double context_message = 0;            // bytes of queries, keys, values and outputs, forward
   double ring_message = 0;               // bytes of keys and values, to the next of the ring
-  double parameters = 0;                 // of this rank
-  double expert_parameters = 0;          // of these, weights of experts
+  bool is_frozen = false;  // products have no gradients of weights; the adapters' have
+  std::array<Adapter, 7> adapters{};
+  int adapters_used = 0;
+  double parameters = 0;         // of this rank, that are trained
+  double expert_parameters = 0;  // of these, weights of experts
 
   void add(const Matmul& matmul) { products[static_cast<std::size_t>(products_used++)] = matmul; }
 };
@@ -79,8 +93,8 @@ double offloaded_share(const Architecture& model, const FrameworkTraits& framewo
 double kept_bytes(const Architecture& model, const FrameworkTraits& framework,
                   const ParallelSetup& setup, BlockKind kind, LayerRecompute recompute);
 
-/// Weights that a rank holds of a block: tensor parallel ranks divide matrices, those of each
-/// expert too, expert parallel ranks experts; norms are on all.
+/// Weights that a rank holds of a block but for its adapters: tensor parallel ranks divide
+/// matrices, those of each expert too, expert parallel ranks experts; norms are on all.
 double block_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,
                                 BlockKind kind);
 double expert_parameters_of_rank(const Architecture& model, const ParallelSetup& setup,

@@ -8,6 +8,7 @@ namespace {
 /// A half of a block: what enters it goes into some products, what leaves it comes from the last.
 struct Half {
   KernelSeconds entering, leaving;
+  bool is_frozen = false;
 };
 
 double input_gradient(const KernelSeconds& kernels) { return kernels.backward - kernels.weight; }
@@ -25,6 +26,10 @@ class Overlap {
   /// `gathered`: the half's input, which W wants again.
   void backward(const Half& half, double gathered, double& entering, double& leaving) const {
     entering = beside_chunks(entering, input_gradient(half.leaving));
+    if (half.is_frozen) {  // no gradient of weights to hide it, or to gather for
+      leaving = beside_chunks(leaving, input_gradient(half.entering));
+      return;
+    }
     if (!framework_.hides_gradient_messages) return;
     leaving = std::max(0.0, leaving - half.entering.weight);
     if (setup_.sequence_parallel)
@@ -78,13 +83,13 @@ BlockMessages exposed_messages(const FrameworkTraits& framework, const NodeRates
   const MessageSeconds whole = sent.forward;
   std::array<double, 4>&to = sent.forward.tensor, &back = sent.backward.tensor;
   if (work.kind.mixer != Mixer::None) {
-    const Half mixer{seconds(0, out), seconds(out, out + 1)};
+    const Half mixer{seconds(0, out), seconds(out, out + 1), work.is_frozen};
     overlap.forward(mixer, to[0], to[1]);
     overlap.backward(mixer, whole.tensor[0], back[2], back[3]);
   }
   // The products of experts are many small ones.
   if (experts || work.kind.feed_forward == FeedForward::None) return sent;
-  const Half feed_forward{seconds(out + 1, last), seconds(last, last + 1)};
+  const Half feed_forward{seconds(out + 1, last), seconds(last, last + 1), work.is_frozen};
   overlap.forward(feed_forward, to[2], to[3]);
   overlap.backward(feed_forward, whole.tensor[2], back[0], back[1]);
   return sent;

@@ -9,20 +9,25 @@ namespace pipewright::planner {
 
 namespace {
 
-/// Weights that replicas exchange, and in how many messages where it is one for each layer: those
-/// of a group scatter and gather, then each sums its part with the same rank `across` the groups.
-struct Exchanged {
-  Group group, across;
+/// Weights that a group of replicas sends, and in how many messages where it is one for each layer.
+struct Sent {
   double count = 0;
   int layers = 0;
 };
 
+/// Those whose gradients replicas sum, and those that they gather under ZeRO: in a group, and then
+/// each sums its part with the same rank `across` the groups.
+struct Exchanged {
+  Group group, across;
+  Sent trained, gathered;
+};
+
 /// The replicas in as many groups that follow one another.
-Exchanged in_groups(Group all, int groups, double count, int layers) {
+Exchanged in_groups(const Group& all, int groups, const Sent& trained, const Sent& gathered) {
   Group group = all;
   group.members = all.members / groups;
   group.near = std::min(all.near, group.members);
-  return {group, {groups, all.stride * group.members}, count, layers};
+  return {group, {groups, all.stride * group.members}, trained, gathered};
 }
 
 /// Those of experts, and all others. A layer with experts sends both.
@@ -36,23 +41,32 @@ ExchangedWeights exchanged_by(const Machine& machine, const ParallelSetup& setup
   const int holders = setup.expert_tensor() * setup.experts;  // of all experts
   const Group same_experts =
       holders == setup.tensor ? all : Group{setup.expert_replicas(), holders};
+  const WeightCount& trained = weights.trained;
+  // Below ZeRO 3 each replica holds all weights, and gathers what others have updated.
+  const WeightCount& gathered = setup.zero >= 3 ? weights : trained;
+  const auto others = [](const WeightCount& of) { return Sent{of.all - of.of_experts, of.layers}; };
+  const auto experts = [](const WeightCount& of) {
+    return Sent{of.of_experts, of.layers_with_experts};
+  };
   const int groups = setup.shard_groups();
-  return {in_groups(all, groups, weights.all - weights.of_experts, weights.layers),
-          in_groups(same_experts, groups, weights.of_experts, weights.layers_with_experts)};
+  return {in_groups(all, groups, others(trained), others(gathered)),
+          in_groups(same_experts, groups, experts(trained), experts(gathered))};
 }
 
 /// One scatter of gradients or one gather of weights, a message for each layer.
-double by_layer_seconds(const NodeRates& node, int per_node, const Exchanged& part, double bytes) {
-  if (part.group.members <= 1 || part.count <= 0) return 0;
-  return gather_seconds(node, per_node, part.group, bytes * part.count) +
-         (part.layers - 1) * ring_start_seconds(per_node, part.group);
+double by_layer_seconds(const NodeRates& node, int per_node, const Group& group, const Sent& sent,
+                        double bytes) {
+  if (group.members <= 1 || sent.count <= 0) return 0;
+  return gather_seconds(node, per_node, group, bytes * sent.count) +
+         (sent.layers - 1) * ring_start_seconds(per_node, group);
 }
 
 /// The sums of what a group has scattered, a message for each layer or one for all.
 double across_seconds(const NodeRates& node, int per_node, const Exchanged& part, double bytes,
                       int messages) {
-  if (part.across.members <= 1 || part.count <= 0) return 0;
-  return all_reduce_seconds(node, per_node, part.across, bytes * part.count / part.group.members) +
+  if (part.across.members <= 1 || part.trained.count <= 0) return 0;
+  return all_reduce_seconds(node, per_node, part.across,
+                            bytes * part.trained.count / part.group.members) +
          (messages - 1) * group_start_seconds(per_node, part.across);
 }
 
@@ -68,12 +82,12 @@ LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
   LayerExchange sum;
   for (const Exchanged& part : {sent.others, sent.of_experts}) {
     if (part.group.members * part.across.members <= 1) continue;
+    const int per_node = machine.devices_per_node;
     sum.scatter +=
-        by_layer_seconds(node, machine.devices_per_node, part, framework.gradient_bytes) +
-        across_seconds(node, machine.devices_per_node, part, framework.gradient_bytes,
-                       part.layers) +
-        stream_seconds(node.device, framework.reduction_bytes * part.count);
-    sum.gather += by_layer_seconds(node, machine.devices_per_node, part, 2);
+        by_layer_seconds(node, per_node, part.group, part.trained, framework.gradient_bytes) +
+        across_seconds(node, per_node, part, framework.gradient_bytes, part.trained.layers) +
+        stream_seconds(node.device, framework.reduction_bytes * part.trained.count);
+    sum.gather += by_layer_seconds(node, per_node, part.group, part.gathered, 2);
   }
   return sum;
 }
@@ -96,12 +110,13 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
   for (const Exchanged& part : {sent.others, sent.of_experts}) {
     if (part.group.members * part.across.members <= 1) continue;
     const int per_node = machine.devices_per_node;
-    const double bytes = framework.gradient_bytes * part.count;
-    sum += stream_seconds(node.device, framework.reduction_bytes * part.count);
-    sum += setup.zero == 0 ? all_reduce_seconds(node, per_node, part.group, bytes)
-                           : gather_seconds(node, per_node, part.group, bytes) +
-                                 across_seconds(node, per_node, part, framework.gradient_bytes, 1) +
-                                 gather_seconds(node, per_node, part.group, 2 * part.count);
+    const double bytes = framework.gradient_bytes * part.trained.count;
+    sum += stream_seconds(node.device, framework.reduction_bytes * part.trained.count);
+    sum += setup.zero == 0
+               ? all_reduce_seconds(node, per_node, part.group, bytes)
+               : gather_seconds(node, per_node, part.group, bytes) +
+                     across_seconds(node, per_node, part, framework.gradient_bytes, 1) +
+                     gather_seconds(node, per_node, part.group, 2 * part.gathered.count);
   }
   return sum;
 }

@@ -67,9 +67,13 @@ double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul) {
   return std::sqrt(arithmetic * arithmetic + traffic * traffic);
 }
 
+double matmul_input_seconds(const DeviceRates& device, const Matmul& matmul) {
+  return matmul_seconds(device,
+                        {matmul.rows, matmul.depth, matmul.columns, matmul.count, matmul.bytes});
+}
+
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul) {
-  const Matmul by_weights{matmul.rows, matmul.depth, matmul.columns, matmul.count, matmul.bytes};
-  return matmul_seconds(device, by_weights) + matmul_weight_seconds(device, matmul);
+  return matmul_input_seconds(device, matmul) + matmul_weight_seconds(device, matmul);
 }
 
 int Group::on_a_node(int devices_per_node) const {

@@ -24,7 +24,9 @@ double matmul_seconds(const DeviceRates& device, const Matmul& matmul);
 /// the sum where it has sum_bytes: a tile's sums are read and written behind its arithmetic, which
 /// other tiles only partly hide (kAccumulateOrder).
 double matmul_weight_seconds(const DeviceRates& device, const Matmul& matmul);
-/// Both products of the backward pass: by the weights, and by the input.
+/// The other one, by the weights, which gives the gradient of the input.
+double matmul_input_seconds(const DeviceRates& device, const Matmul& matmul);
+/// Both products of the backward pass.
 double matmul_backward_seconds(const DeviceRates& device, const Matmul& matmul);
 
 /// How much longer a product takes by a side of that many 16-bit numbers (kUnalignedRate).

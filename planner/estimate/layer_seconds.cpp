@@ -27,7 +27,8 @@ double LayerSeconds::weight(const LayerRange& range) const {
 }
 
 double LayerSeconds::backward(const LayerRange& range) const {
-  return sum_of_blocks(*this, range, [](const BlockSeconds& block) { return block.backward; }) +
+  return sum_of_blocks(*this, range, [](const BlockSeconds& block) { return block.backward; }) -
+         (range.first_block ? below_adapters : 0) +
          (range.embedding ? embedding.input + embedding.weight : 0) +
          (range.head ? head.input + head.weight : 0);
 }
@@ -41,6 +42,7 @@ LayerSeconds layer_seconds(const Architecture& model, const FrameworkTraits& fra
     layers.blocks[kind.index()] =
         block_seconds(model, framework, node, machine.devices_per_node, setup, kind);
   });
+  layers.below_adapters = layers.blocks[model.kind_of(0).index()].below_adapters;
   layers.embedding = embedding_seconds(model, framework, node, machine, setup, rows);
   layers.head = head_seconds(model, framework, node, machine, setup, rows);
   return layers;

@@ -11,6 +11,7 @@ namespace pipewright::planner {
 struct LayerSeconds {
   std::array<BlockSeconds, kBlockKinds> blocks;  // of the kinds that the model has
   EndSeconds embedding, head;
+  double below_adapters = 0;  // that the backward of the model's first block leaves out
 
   double forward(const LayerRange& range) const;
   double weight(const LayerRange& range) const;  // of the following

@@ -22,13 +22,13 @@ int chunks_in_flight(const ParallelSetup& setup, int rank) {
 StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framework,
                        const ParallelSetup& setup, const LayerRange& range) {
   const RangeWeights weights = weights_of(model, setup, range);
-  const double shared = weights.shared(setup);
+  const double shared = weights.shared(setup), trained = weights.trained.shared(setup);
   // Of NVFP4 both layouts lie beside the 16-bit weights (Megatron-Bridge, mixed_precision.py:
   // fp8_param_gather is off).
   const double copies = framework.product_bytes < 1 ? 2 * framework.product_bytes : 0;
   return {(2 + copies) * (setup.zero >= 3 ? shared : weights.all),
-          framework.gradient_bytes * (setup.zero >= 2 ? shared : weights.all),
-          framework.state_bytes * (setup.zero >= 1 ? shared : weights.all)};
+          framework.gradient_bytes * (setup.zero >= 2 ? trained : weights.trained.all),
+          framework.state_bytes * (setup.zero >= 1 ? trained : weights.trained.all)};
 }
 
 double embedding_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
@@ -43,7 +43,9 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double logits = sizes.rows * model.vocabulary / setup.tensor;
   // 32-bit logits; a fused loss keeps 16-bit ones and writes the gradient over them.
   const double each = framework.fused_loss ? 2 : 4;
-  const double head = 4 * sizes.rows * model.hidden / sizes.outside + each * logits;
+  // Of the last norm and of the head, whose input a frozen one does not read again.
+  const double inputs_of_ends = model.lora.is_used() ? 2 : 4;
+  const double head = inputs_of_ends * sizes.rows * model.hidden / sizes.outside + each * logits;
   if (model.further_tokens == 0) return head;
   // Both inputs, after their norms.
   const double inputs = 4 * sizes.rows * model.hidden / sizes.outside;
@@ -55,7 +57,8 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
 namespace {
 
 /// Transformer Engine hands autograd an empty 16-bit gradient of each shape of weight while it adds
-/// the real one to the 32-bit gradient, and keeps it: once for each shape on the rank.
+/// the real one to the 32-bit gradient, and keeps it: once for each shape on the rank that is
+/// trained. Adapters are layers of Megatron core, which keep none.
 double weight_buffers(const Architecture& model, const FrameworkTraits& framework,
                       const ParallelSetup& setup, const LayerRange& range) {
   double numbers = 0;
@@ -95,8 +98,9 @@ double widest_numbers(const Architecture& model, const ParallelSetup& setup, Blo
 
 double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const ParallelSetup& setup, const LayerRange& range) {
-  const double buffers =
-      framework.keeps_weight_buffers ? weight_buffers(model, framework, setup, range) : 0;
+  const double buffers = framework.keeps_weight_buffers && !model.lora.is_used()
+                             ? weight_buffers(model, framework, setup, range)
+                             : 0;
   if (range.blocks.all() == 0) return buffers;
   const bool whole = setup.recompute.of_all == LayerRecompute::Whole;
   if (!whole && !framework.keeps_weight_buffers) return 0;

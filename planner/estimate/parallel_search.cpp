@@ -138,13 +138,15 @@ double lower_bound(const Architecture& model, const FrameworkTraits& framework,
     for (int p = 0; p < work.products_used; ++p) {
       flops += work.products[static_cast<std::size_t>(p)].flops();
     }
-    return (computes_all_again ? 4 : 3) * flops / rate;
+    return ((computes_all_again ? 4 : 3) - (model.lora.is_used() ? 1 : 0)) * flops / rate;
   };
   double least = std::numeric_limits<double>::infinity();
   for_each_kind(blocks_in(model, 0, model.blocks).blocks,
                 [&](BlockKind kind, int /*count*/) { least = std::min(least, seconds(kind)); });
-  const double blocks = std::ceil(static_cast<double>(model.blocks) / setup.pipeline);
-  return least * (setup.micro_batches * blocks + (model.blocks - blocks) / setup.chunks);
+  // The backward of the first one ends at its first adapter.
+  const double all = model.blocks - (model.lora.is_used() ? 1 : 0);
+  const double blocks = std::ceil(all / setup.pipeline);
+  return least * (setup.micro_batches * blocks + (all - blocks) / setup.chunks);
 }
 
 }  // namespace pipewright::planner

@@ -3,18 +3,26 @@
 // widths: with ffn of 4 * hidden and plain heads it is their s·b·h·(10 + 24/t + 5·a·s/(h·t)).
 #include <algorithm>
 
-#include "planner/estimate/block_work.hpp"
+#include "planner/estimate/adapters.hpp"
 
 namespace pipewright::planner {
 
 namespace {
 
+/// Of a number that goes into a product, as the gradient of the product's weights reads it; of
+/// frozen weights there is none, and adapters read what has not been converted.
+double input_bytes(const Architecture& model, const FrameworkTraits& framework, LoraPlace place) {
+  if (!model.lora.is_used()) return framework.product_bytes;
+  return is_adapted(model, place) ? 2 : 0;
+}
+
 /// Inputs of the norms and of the products after them, and a byte of each dropout's mask.
-/// The products' inputs are whole on every tensor parallel rank unless the sequence is divided.
+/// The products' inputs are whole on every tensor parallel rank unless the sequence is divided;
+/// those of frozen ones are adapters' to keep (adapter_kept_bytes()).
 double outside_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const BlockSizes& sizes, int parts) {
-  const double each =
-      2 + (framework.recomputes_norms ? 0 : framework.product_bytes) + (framework.dropout ? 1 : 0);
+  const bool forgets = framework.recomputes_norms || model.lora.is_used();
+  const double each = 2 + (forgets ? 0 : framework.product_bytes) + (framework.dropout ? 1 : 0);
   return parts * each * sizes.rows * model.hidden / sizes.outside;
 }
 
@@ -33,8 +41,10 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
   double bytes = latent && framework.recomputes_projections
                      ? 0
                      : 2 * rows * (sizes.heads * sizes.query_width + key_value_width(model, sizes));
-  // Input of the product after attention.
-  bytes += framework.product_bytes * rows * sizes.heads * sizes.value_width;
+  // Input of the product after attention, which the backward of flash attention reads, too.
+  const bool reads_result = model.lora.is_used() && framework.flash_attention;
+  bytes += (reads_result ? 2 : input_bytes(model, framework, LoraPlace::Projection)) * rows *
+           sizes.heads * sizes.value_width;
   if (latent) {
     // Before and after the two narrow norms, and keys and values before they are put together.
     const LatentWidths& narrow = model.latent;
@@ -55,7 +65,8 @@ double attention_bytes(const Architecture& model, const FrameworkTraits& framewo
 double feed_forward_bytes(const Architecture& model, const FrameworkTraits& framework,
                           const ParallelSetup& setup, const BlockSizes& sizes, bool experts) {
   // What comes of the first product, and the second's input.
-  const double inner = 2 * (model.gated ? 2 : 1) + framework.product_bytes;
+  const double second = input_bytes(model, framework, LoraPlace::Second);
+  const double inner = 2 * (model.gated ? 2 : 1) + second;
   if (!experts) return sizes.rows * inner * model.ffn / sizes.tensor;
   const Experts& set = model.experts;
   const double outer = set.outer(model.hidden);
@@ -63,9 +74,9 @@ double feed_forward_bytes(const Architecture& model, const FrameworkTraits& fram
   const double sent = sizes.rows * set.chosen / sizes.outside;
   const double copies = sizes.rows * set.chosen * setup.expert_tensor() / sizes.tensor;
   const double shared = sizes.rows * inner * set.shared_ffn / sizes.tensor;
-  const double kept = framework.recomputes_activations ? inner - framework.product_bytes : inner;
-  const double routed =
-      copies * (kept * set.ffn / setup.expert_tensor() + framework.product_bytes * outer);
+  const double kept = framework.recomputes_activations ? inner - second : inner;
+  const double routed = copies * (kept * set.ffn / setup.expert_tensor() +
+                                  input_bytes(model, framework, LoraPlace::First) * outer);
   return shared + routed + 2 * sent * outer + 8 * sizes.rows / sizes.outside * set.count;
 }
 
@@ -91,7 +102,8 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
                (sizes.heads * sizes.query_width + key_value_width(model, sizes));
     return bytes;
   }
-  double bytes = outside_bytes(model, framework, sizes, kind.parts());
+  double bytes =
+      outside_bytes(model, framework, sizes, kind.parts()) + adapter_kept_bytes(model, sizes);
   if (kind.has_attention()) bytes += attention_bytes(model, framework, setup, sizes, recompute);
   if (kind.mixer == Mixer::Mamba) bytes += mamba_bytes(model, framework, sizes);
   if (kind.feed_forward != FeedForward::None)

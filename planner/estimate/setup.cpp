@@ -22,6 +22,14 @@ std::optional<Refusal> refusal_of_tensor(const Architecture& model, const Parall
                        number(2 * setup.context) + " parts, which do not divide its " +
                        number(model.sequence) + " tokens; take a divisor of half of them"};
   }
+  // Of layers divided by columns A is divided by the rank (Megatron core, ColumnParallelLinear).
+  const bool divides_rank =
+      is_adapted(model, LoraPlace::Qkv) || is_adapted(model, LoraPlace::First);
+  if (divides_rank && model.lora.rank % setup.tensor != 0) {
+    return Refusal{LeftOut::NoDivisorOfLoraRank,
+                   "tp = " + number(setup.tensor) + " does not divide the adapters' rank, " +
+                       number(model.lora.rank) + "; take a divisor of it"};
+  }
   if (setup.sequence_parallel && setup.tensor == 1) {
     return Refusal{LeftOut::SequenceWithoutTensor,
                    "sequence parallel divides the work of tensor parallel ranks, so tp has to "

@@ -57,13 +57,19 @@ double update_of(const EstimateContext& context, const ParallelSetup& setup, con
   return reduction + tied + update_seconds(framework, setup, node, weights);
 }
 
-/// Inputs and output gradients of a block's products with weights. What a wide product reads is
-/// kept divided where the sequence is.
+/// Inputs and output gradients of a block's products with weights that are trained: with LoRA the
+/// adapters'. What a wide product of others reads is kept divided where the sequence is.
 double bytes_until_weight(const EstimateContext& context, const ParallelSetup& setup,
                           BlockKind kind) {
   const BlockWork work = block_work(context.model, context.framework, setup, kind);
   const BlockSizes sizes = block_sizes(context.model, setup);
   double bytes = 0;
+  for (int k = 0; k < work.adapters_used; ++k) {
+    const Adapter& adapter = work.adapters[static_cast<std::size_t>(k)];
+    for (const Matmul& product : {adapter.into, adapter.out})
+      bytes += 2 * product.rows * (product.depth + product.columns);
+  }
+  if (work.is_frozen) return bytes;
   for (int p = 0; p < work.products_used; ++p) {
     const Matmul& product = work.products[static_cast<std::size_t>(p)];
     const bool is_wide = product.depth == context.model.hidden;
@@ -121,7 +127,7 @@ void set_parameters(CostTable& costs, const EstimateContext& context, const Para
   const double each = context.framework.gradient_bytes * setup.tensor * setup.context;
   for (const StagePlan& stage : stages) {
     const RangeWeights weights = weights_of(context.model, setup, range_of(context.model, stage));
-    costs.parameter_bytes.push_back(bytes(each * weights.all));
+    costs.parameter_bytes.push_back(bytes(each * weights.trained.all));
   }
 }
 
@@ -131,7 +137,7 @@ std::vector<std::int64_t> costs_on(const Architecture& model, const LayerSeconds
   };
   std::vector<std::int64_t> costs{cost({.embedding = true})};
   for (int block = 0; block < model.blocks; ++block) {
-    costs.push_back(cost({.blocks = blocks_of_kind(model.kind_of(block), 1)}));
+    costs.push_back(cost(blocks_in(model, block, 1)));
   }
   costs.push_back(cost({.head = true}));
   return costs;
@@ -182,7 +188,9 @@ std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
     of_rank[static_cast<std::size_t>(stage.rank.value)].add(range_of(model, stage));
   const BlockSizes sizes = block_sizes(model, setup);
   const double one_head =
-      2 * sizes.rows * (model.hidden / sizes.outside + model.vocabulary / sizes.tensor);
+      model.lora.is_used()
+          ? 0
+          : 2 * sizes.rows * (model.hidden / sizes.outside + model.vocabulary / sizes.tensor);
   const double head_until_weight =
       one_head + model.further_tokens *
                      (one_head + bytes_until_weight(context, setup, model.kind_of_further()));
@@ -284,8 +292,14 @@ std::vector<SortOfLayers> sorts_of_layers(const Architecture& model,
     }
   };
   for_each_kind(blocks_in(model, 0, model.blocks).blocks, [&](BlockKind kind, int count) {
-    add(count, {.blocks = blocks_of_kind(kind, 1)},
-        [&](const LayerSeconds& pieces) { return pieces.blocks[kind.index()].messages(); });
+    const auto messages = [&](const LayerSeconds& pieces) {
+      return pieces.blocks[kind.index()].messages();
+    };
+    if (model.lora.is_used() && kind == model.kind_of(0)) {
+      add(1, blocks_in(model, 0, 1), messages);
+      --count;
+    }
+    if (count > 0) add(count, {.blocks = blocks_of_kind(kind, 1)}, messages);
   });
   const auto none = [](const LayerSeconds&) { return 0.0; };
   add(1, {.embedding = true}, none);

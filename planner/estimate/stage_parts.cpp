@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/plan/rank_axes.hpp"
+#include "planner/estimate/adapters.hpp"
 #include "planner/estimate/exposed_messages.hpp"
 #include "planner/estimate/step_parts.hpp"
 
@@ -46,12 +47,16 @@ class BlockPieces {
         hidden_(context.model.hidden) {
     const DeviceRates& device = node.device;
     const int out = work_.mixer_products - 1;
+    const auto products = [&](int first, int end) {
+      return products_seconds(device, work_, first, end) +
+             adapter_seconds(device, work_, first, end);
+    };
     if (kind.mixer != Mixer::None) {
-      entering_ = products_seconds(device, work_, 0, out);
+      entering_ = products(0, out);
       core_ = mixer_core_seconds(device, work_);
-      mixed_ = core_ + products_seconds(device, work_, out, out + 1);
+      mixed_ = core_ + products(out, out + 1);
     }
-    feed_forward_ = products_seconds(device, work_, out + 1, work_.products_used);
+    feed_forward_ = products(out + 1, work_.products_used);
     left_out_ = left_out_of_recompute(device, context.framework, work_);
   }
 

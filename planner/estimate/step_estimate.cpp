@@ -45,12 +45,11 @@ EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& f
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   const double host = host_seconds(framework, framework.embedding_kernels);
   const double order = overlap_order(framework, false);
-  return {
-      with_launches(stream_seconds(node.device, 4 * numbers), host / 2, order) +
-          all_reduce_seconds(node, machine.devices_per_node, {setup.tensor, 1}, message),
-      0,
-      with_launches(stream_seconds(node.device, 8 * numbers + framework.accumulate_bytes * table),
-                    host / 2, order)};
+  const double gradient =
+      stream_seconds(node.device, 8 * numbers + framework.accumulate_bytes * table);
+  return {with_launches(stream_seconds(node.device, 4 * numbers), host / 2, order) +
+              all_reduce_seconds(node, machine.devices_per_node, {setup.tensor, 1}, message),
+          0, model.lora.is_used() ? 0 : with_launches(gradient, host / 2, order)};
 }
 
 namespace {
@@ -64,11 +63,12 @@ EndSeconds one_head_seconds(const Architecture& model, const FrameworkTraits& fr
   const double message = setup.tensor > 1 ? 2 * rows * model.hidden : 0;
   const double loss = stream_seconds(node.device, framework.loss_bytes_per_logit * rows * columns);
   if (framework.fuses_accumulation) logits.sum_bytes = framework.accumulate_bytes;
-  const double product = matmul_weight_seconds(node.device, logits);
   const double sums =
       framework.fuses_accumulation ? 0 : framework.accumulate_bytes * columns * model.hidden;
-  const double weight = slower * product + stream_seconds(node.device, sums);
-  const double input = slower * (matmul_backward_seconds(node.device, logits) - product) + loss / 2;
+  const double weight = model.lora.is_used() ? 0
+                                             : slower * matmul_weight_seconds(node.device, logits) +
+                                                   stream_seconds(node.device, sums);
+  const double input = slower * matmul_input_seconds(node.device, logits) + loss / 2;
   // Two thirds of the kernels are the forward's, with the loss.
   const double host = host_seconds(framework, framework.head_kernels);
   const double order = overlap_order(framework, false);
@@ -140,13 +140,14 @@ RankTimes times_of_ranks(const Architecture& model, const FrameworkTraits& frame
 
 double update_seconds(const FrameworkTraits& framework, const ParallelSetup& setup,
                       const NodeRates& node, const RangeWeights& weights) {
-  const double own = setup.zero > 0 ? weights.shared(setup) : weights.all;
+  const double own = setup.zero > 0 ? weights.trained.shared(setup) : weights.trained.all;
   return stream_seconds(node.device, framework.optimizer_bytes * own);
 }
 
 double tied_seconds(const Architecture& model, const FrameworkTraits& framework,
                     const Machine& machine, const ParallelSetup& setup, const NodeRates& node) {
   if (!model.tied_head || setup.pipeline == 1 || !setup.tied_head_reduced) return 0;
+  if (model.lora.is_used()) return 0;  // neither has a gradient
   const Group ends = ends_group(setup, machine.devices_per_node);
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   return all_reduce_seconds(node, machine.devices_per_node, ends,

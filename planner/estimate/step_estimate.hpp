@@ -14,6 +14,7 @@ namespace pipewright::planner {
 struct BlockSeconds {
   double forward = 0, backward = 0;  // with what is computed again, and with the messages between
   double weight = 0;                 // of `backward`: gradients of weights, which nobody waits for
+  double below_adapters = 0;         // of `backward`, that the model's first block leaves out
   double tensor_messages = 0, expert_messages = 0, context_messages = 0;  // of both together
 
   double messages() const { return tensor_messages + expert_messages + context_messages; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/estimate/adapters.hpp"
 #include "planner/estimate/rank_places.hpp"
 
 namespace pipewright::planner {
@@ -52,10 +53,12 @@ void LayerRange::add(const LayerRange& other) {
   for (std::size_t k = 0; k < kBlockKinds; ++k) blocks.of_kind[k] += other.blocks.of_kind[k];
   embedding = embedding || other.embedding;
   head = head || other.head;
+  first_block = first_block || other.first_block;
 }
 
 LayerRange blocks_in(const Architecture& model, int first, int count) {
   LayerRange range;
+  range.first_block = first == 0 && count > 0;
   if (model.changes_once()) {  // a search asks for every stage of every configuration
     const int dense = model.experts.count > 0 ? model.experts.dense_blocks : model.blocks;
     const int others = std::max(0, first + count - std::max(first, dense));
@@ -102,10 +105,17 @@ RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                                      block_parameters_of_rank(model, setup, kind));
   }
   if (range.head && (!model.tied_head || !range.embedding)) weights.all += table;
+  if (model.lora.is_used()) {
+    weights.trained.layers = range.blocks.all();
+    weights.trained.all = weights.trained.layers * adapter_parameters_of_rank(model, setup);
+    weights.all += weights.trained.all;
+  } else {
+    weights.trained = weights;
+  }
   return weights;
 }
 
-double RangeWeights::shared(const ParallelSetup& setup) const {
+double WeightCount::shared(const ParallelSetup& setup) const {
   const double replicas = static_cast<double>(setup.data) * setup.context;
   return setup.shard_groups() *
          ((all - of_experts) / replicas + of_experts / setup.expert_replicas());

@@ -24,6 +24,7 @@ BlockCounts blocks_of_kind(BlockKind kind, int count);
 struct LayerRange {
   BlockCounts blocks;
   bool embedding = false, head = false;
+  bool first_block = false;  // of the model: below its first adapter nothing is trained
 
   void add(const LayerRange& other);
 };
@@ -41,14 +42,19 @@ LayerRange blocks_in(const Architecture& model, int first, int count);
 /// All that pipeline rank r holds in a setup without interleaving.
 LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, int rank);
 
-/// Weights of one device, and how many of them are experts'. A head without its embedding holds a
-/// tied table of its own.
-struct RangeWeights {
+/// Some of a device's weights, how many of them are experts', and the layers that have some.
+struct WeightCount {
   double all = 0, of_experts = 0;
   int layers = 0, layers_with_experts = 0;
 
-  /// Each device's part where replicas share out all weights; experts are on fewer replicas.
+  /// Each device's part where replicas share them out; experts are on fewer replicas.
   double shared(const ParallelSetup& setup) const;
+};
+
+/// Weights of one device, and those of them that are trained: with LoRA the adapters' alone. A head
+/// without its embedding holds a tied table of its own.
+struct RangeWeights : WeightCount {
+  WeightCount trained;
 };
 RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                         const LayerRange& range);
@@ -81,7 +87,7 @@ struct EndSeconds {
     return {times * forward, times * input, times * weight};
   }
 };
-/// A gather and a scatter of rows, and the gradient of the whole table.
+/// A gather and a scatter of rows, and the gradient of the whole table, unless it is frozen.
 EndSeconds embedding_seconds(const Architecture& model, const FrameworkTraits& framework,
                              const NodeRates& node, const Machine& machine,
                              const ParallelSetup& setup, double rows);
@@ -93,7 +99,8 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
 
 double update_seconds(const FrameworkTraits& framework, const ParallelSetup& setup,
                       const NodeRates& node, const RangeWeights& weights);
-/// First and last rank add up the gradients of a table that both hold; 0 where they do not.
+/// First and last rank add up the gradients of a table that both hold; 0 where they do not, or
+/// where it is frozen.
 double tied_seconds(const Architecture& model, const FrameworkTraits& framework,
                     const Machine& machine, const ParallelSetup& setup, const NodeRates& node);
 

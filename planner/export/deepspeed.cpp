@@ -132,6 +132,7 @@ ExportedPlan export_deepspeed(const Plan& plan) {
   ExportedPlan result;
   refuse_for_deepspeed(plan, facts, result);
   if (!result.refusals.empty()) return result;
+  note_lora(facts, result);
   Json document = {{"pipewright", {{"for", "DeepSpeed 0.19"}}},
                    {"train_batch_size", facts.global_batch},
                    {"train_micro_batch_size_per_gpu", plan.micro_batch_size},

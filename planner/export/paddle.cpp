@@ -49,6 +49,7 @@ ExportedPlan export_paddle(const Plan& plan) {
   ExportedPlan result;
   refuse_for_paddle(facts, result);
   if (!result.refusals.empty()) return result;
+  note_lora(facts, result);
   const bool sharded = facts.zero > 0;
   Json document;
   document["pipeline"] = pipeline_of(facts, plan);

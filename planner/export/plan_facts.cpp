@@ -127,12 +127,22 @@ bool evenly_cut(const PlanFacts& facts) {
 }
 
 void require_transformer(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {
+  if (facts.model && facts.model->lora.is_used())
+    result.refusals.push_back("no LoRA is written for " + tool +
+                              ", and the plan trains adapters of rank " +
+                              std::to_string(facts.model->lora.rank) + " alone");
   if (facts.model) return;
   result.refusals.push_back(
       tool +
       " is given decoder-only transformers of GPT's style and those of an architecture.json, and "
       "the plan's model is neither" +
       (facts.foreign_layer.empty() ? "" : ": its layer " + facts.foreign_layer));
+}
+
+void note_lora(const PlanFacts& facts, ExportedPlan& result) {
+  if (!facts.model || !facts.model->lora.is_used()) return;
+  result.notes.push_back("the model's code has to add the adapters of rank " +
+                         std::to_string(facts.model->lora.rank) + " (LoRA) and freeze the rest");
 }
 
 void require_one_recompute(const PlanFacts& facts, const std::string& tool, ExportedPlan& result) {

@@ -56,6 +56,8 @@ void require_all_sharded(const PlanFacts& facts, const std::string& tool, Export
 /// Adds a refusal where the model is no transformer, and where blocks differ in what they compute
 /// again; `tool` begins the sentence.
 void require_transformer(const PlanFacts& facts, const std::string& tool, ExportedPlan& result);
+/// For tools whose file says nothing of the model: with LoRA, what its code has to do.
+void note_lora(const PlanFacts& facts, ExportedPlan& result);
 void require_one_recompute(const PlanFacts& facts, const std::string& tool, ExportedPlan& result);
 
 }  // namespace pipewright::planner

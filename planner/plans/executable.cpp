@@ -19,6 +19,7 @@ std::vector<std::string> missing_everywhere(const Job& job, const ParallelSetup&
     missing.push_back("products in " + job.strategy.matmul_dtype);
   if (job.architecture && !can_be_trained(*job.architecture))
     missing.push_back("the layers of " + job.architecture->name);
+  if (job.architecture && job.architecture->lora.is_used()) missing.push_back("LoRA");
   // The estimate divides each expert among them; the executor's layers hold whole ones (decision
   // 34).
   const bool divides_each = parallel.expert_tensor() == parallel.tensor;

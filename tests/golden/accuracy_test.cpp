@@ -234,7 +234,7 @@ TEST_F(Accuracy, KindsOfJobAreNoFartherOffThanIsAskedWhereTheirSourcesWereLeftOu
   for (MeasuredTable& table : second_collection(folder_.parent_path() / "measured2"))
     tables.push_back(std::move(table));
   const std::vector<LeftOutTable> results = left_out(tables, LeaveOut::File);
-  EXPECT_EQ(row_kinds().size(), 8u);
+  EXPECT_EQ(row_kinds().size(), 9u);
   for (const RowKind& kind : row_kinds()) {
     const KindErrors errors = errors_of_kind(results, kind);
     EXPECT_GT(errors.rows, 0) << kind.name;
@@ -293,6 +293,9 @@ TEST(RowKinds, AreTakenFromModelDivisionNumbersAndDevices) {
   row.framework.product_bytes = 2;
   row.machine = planner::nvlink_machine("GB200", 400e9);
   EXPECT_EQ(kinds(), Names{"dense, 16 bits, Blackwell"});
+  row.model.lora.rank = 16;
+  EXPECT_EQ(kinds(), Names{"LoRA"});
+  row.model.lora = {};
   row.machine = planner::nvlink_machine("T4", 400e9);
   EXPECT_EQ(kinds(), Names{"V100 and T4"});
 }

@@ -143,11 +143,13 @@ double source_deviation(const MeasuredCase& row) {
   return most;
 }
 
+/// Those that others are fitted to. Runs of LoRA are judged alone: what adapters add no other row
+/// has.
 std::vector<Row> rows_of(const std::vector<const MeasuredTable*>& tables) {
   std::map<std::pair<std::string, std::size_t>, std::vector<const MeasuredCase*>> by_source;
   for (const MeasuredTable* table : tables) {
     for (const MeasuredCase& row : table->cases) {
-      if (!is_time(row.quantity)) continue;
+      if (!is_time(row.quantity) || row.model.lora.is_used()) continue;
       by_source[{table->file, kind_of(row.machine.nodes.front().device.name)}].push_back(&row);
     }
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "tests/support/measured_lora.hpp"
 #include "tests/support/measured_rows.hpp"
 
 namespace pipewright::test {
@@ -95,10 +96,17 @@ std::optional<Architecture> recipe_model(const std::string& name) {
     model.key_value_heads = 16;
     return model;
   }
-  if (name.starts_with("llama3.1-70b") || name == "LLAMA3_70B")
+  if (name.starts_with("llama3.1-70b") || name == "LLAMA3_70B" || name.starts_with("Llama3 70B") ||
+      name == "llama3 finetune-70b")
     return architecture_preset("llama3-70b");
-  if (name.starts_with("llama3.1-8b") || name == "LLAMA3_8B")
+  if (name.starts_with("llama3.1-8b") || name == "LLAMA3_8B" || name == "Llama3 8B" ||
+      name == "llama3 finetune-8b")
     return architecture_preset("llama3-8b");
+  if (name.starts_with("Qwen2.5 32B")) {  // its own page: Qwen/Qwen2.5-32B, config.json
+    Architecture model = gpt_like(name, 5120, 64, 40, 8, 27648, 152064);
+    model.gated = true;
+    return model;
+  }
   if (name.starts_with("gpt3-175b")) return architecture_preset("gpt3-175b");
   if (name.starts_with("deepseek_v3") || name.starts_with("DeepSeek V3") ||
       name.starts_with("DeepSeekV3")) {
@@ -154,9 +162,6 @@ std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& ro
   if (row.value("superseded", false)) return without(table, "superseded on its page");
   if (!row.value("note", "").empty()) return without(table, "the row does not agree with itself");
   const std::string name = row.at("model");
-  const std::string task = text_of(row, "task");
-  if (name.find("finetune") != std::string::npos || task == "lora" || task == "peft")
-    return without(table, "trains a part of its weights");
   auto model = recipe_model(name);
   if (!model) return without(table, "a model or framework that the estimate does not know");
   MeasuredCase result;
@@ -331,7 +336,11 @@ std::optional<MeasuredCase> jax_case(MeasuredTable& table, const Document& r) {
 std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
   if (text_of(r, "model").starts_with("maxtext") || text_of(r, "model").starts_with("paxml"))
     return jax_case(table, r);
-  return recipe_case(table, r, text_of(r, "device"), "step_s");
+  auto row = recipe_case(table, r, text_of(r, "device"), "step_s");
+  if (!row || r.at("model").get<std::string>().find("finetune") == std::string::npos) return row;
+  adapt_as_megatron(*row);
+  row->setup.zero = 0;  // use_distributed_optimizer = False with LoRA (NeMo, llm/recipes)
+  return row;
 }
 
 /// Mixtures in MXFP8 of which a step is one CUDA graph since the container 26.06, one kernel
@@ -458,6 +467,8 @@ std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r)
   row->model.further_tokens = further_tokens_of(r);
   if (row->model.name == "deepseek-v3") lay_out_deepseek(*row);
   set_recipe(r, *row, device);
+  if (const std::string task = text_of(r, "task"); task == "lora" || task == "peft")
+    adapt_as_megatron(*row);
   return row;
 }
 
@@ -479,7 +490,9 @@ std::optional<MeasuredCase> automodel_case(MeasuredTable& table, const Document&
   if (text_of(r, "kernels").find("FlexAttn") != std::string::npos) row->framework.flash_rate = 0.87;
   // The rows' files (NVIDIA-NeMo/Automodel, examples/benchmark/configs): activation_checkpointing,
   // but not of GPT-OSS, whose ep_size is 64.
-  if (row->model.name == "gpt-oss-120b") {
+  if (text_of(r, "task") == "lora") {
+    adapt_as_automodel(*row, number_or(r, "fsdp", 0), text_of(r, "kernels"));
+  } else if (row->model.name == "gpt-oss-120b") {
     row->setup.experts = 64;
   } else {
     row->setup.recompute.of_all = LayerRecompute::Whole;

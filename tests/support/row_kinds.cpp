@@ -20,8 +20,9 @@ bool has_8_bits(const MeasuredCase& row) {
   return row.framework.product_bytes < 2 && !has_4_bits(row);
 }
 bool is_old(const MeasuredCase& row) { return has_device(row, "V100") || has_device(row, "T4"); }
+bool adapts(const MeasuredCase& row) { return row.model.lora.is_used(); }
 bool is_dense(const MeasuredCase& row) {
-  return !is_mixture(row) && !is_shared_out(row) && row.framework.product_bytes == 2 &&
+  return !adapts(row) && !is_mixture(row) && !is_shared_out(row) && row.framework.product_bytes == 2 &&
          !is_old(row);
 }
 
@@ -41,7 +42,8 @@ std::vector<RowKind> row_kinds() {
           {"ZeRO 2 and 3, FSDP", 12, 0, is_shared_out},
           {"products of 8 bits", 12, 0, has_8_bits},
           {"products of 4 bits", 0, 0, has_4_bits},
-          {"V100 and T4", 15, 0, is_old}};
+          {"V100 and T4", 15, 0, is_old},
+          {"LoRA", 12, 0, adapts}};
 }
 
 KindErrors errors_of_kind(const std::vector<LeftOutTable>& tables, const RowKind& kind) {

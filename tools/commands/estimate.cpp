@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 
 #include "core/base/error.hpp"
@@ -166,6 +167,37 @@ Architecture model_of(const std::string& name, Session& session) {
   return described.architecture ? *described.architecture : widths_of(described.model, name);
 }
 
+/// The model with the adapters that flags ask for, in place of its own.
+Architecture with_lora(Architecture model, const Arguments& arguments) {
+  const int rank = static_cast<int>(arguments.integer_or("--lora-rank", 1, kMostLoraRank, 0));
+  const std::vector<std::string> modules = arguments.words("--lora-modules");
+  if (rank > 0) model.lora.rank = rank;
+  if (!model.lora.is_used()) {
+    if (!modules.empty()) throw InputError("--lora-modules needs --lora-rank, their rank");
+    return model;
+  }
+  for (const std::string& name : modules) {
+    try {
+      require_lora_module(name);
+    } catch (const InputError& error) {
+      throw InputError("--lora-modules: " + error.message());
+    }
+  }
+  if (!modules.empty()) model.lora.target_modules = modules;
+  if (model.lora.target_modules.empty()) model.lora.target_modules = default_lora_modules();
+  check(model);
+  return model;
+}
+
+/// "1.3 M", of weights.
+std::string count_text(double weights) {
+  char text[32];
+  const bool billions = weights >= 1e9;
+  std::snprintf(text, sizeof text, "%.1f %c", weights / (billions ? 1e9 : 1e6),
+                billions ? 'B' : 'M');
+  return text;
+}
+
 Nanoseconds nanoseconds(double seconds) {
   return Nanoseconds(static_cast<std::int64_t>(std::llround(seconds * 1e9)));
 }
@@ -226,6 +258,14 @@ void print_parts(Session& session, const Architecture& model, const FrameworkTra
   const auto line = [&](const std::string& text) {
     session.print(wrapped(text, session.terminal().width, 0));
   };
+  if (model.lora.is_used()) {
+    std::string modules;
+    for (const std::string& name : model.lora.target_modules)
+      modules += (modules.empty() ? "" : ", ") + name;
+    line("trains " + count_text(trained_parameters(model)) + " weights, LoRA of rank " +
+         std::to_string(model.lora.rank) + " on " + modules + "; " + count_text(parameters(model)) +
+         " are frozen");
+  }
   const planner::StepEstimate& estimate = best.estimate;
   const auto time = [](double seconds) { return format_duration(nanoseconds(seconds)); };
   const double waiting = estimate.pipeline - estimate.busy - estimate.transfers;
@@ -263,7 +303,8 @@ FrameworkTraits named_framework(const std::string& text) {
 }
 
 int run_estimate(const Arguments& arguments, Session& session) {
-  const Architecture model = model_of(arguments.positionals().front(), session);
+  const Architecture model =
+      with_lora(model_of(arguments.positionals().front(), session), arguments);
   const Cluster cluster = named_cluster(arguments.text_or("--cluster", "dgx-a100"),
                                         arguments.integer_or("--devices", 1, kMostDevices, 0));
   for (const std::string& text : cluster.assumed) session.note("assumed of the cluster: " + text);
@@ -291,6 +332,8 @@ int run_estimate(const Arguments& arguments, Session& session) {
         {"best", result.ranked.empty() ? Json(nullptr) : fields_of(result.ranked.front())},
         {"ranked", list_of(result.ranked)},
         {"front", list_of(result.front)},
+        {"parameters", std::llround(parameters(model))},
+        {"trained_parameters", std::llround(trained_parameters(model))},
         {"configurations", result.configurations},
         {"evaluated", result.estimated},
         {"pruned", by_sentence(result.pruned)},
@@ -333,6 +376,9 @@ Command estimate_command() {
       {"estimate gpt3-175b --devices 1024 --global-batch 1536", "on 128 DGX A100"},
       {"estimate llama3-70b --cluster dgx-h100 --devices 64 --global-batch 512 --tp 8 --zero 1",
        "what is fixed is all that is tried"},
+      {"estimate llama3-70b --cluster dgx-h100 --devices 8 --global-batch 32 --framework nemo "
+       "--lora-rank 16 --lora-modules linear_qkv",
+       "LoRA"},
       {"estimate examples/architecture.json --cluster examples/cluster.json --global-batch 256 "
        "--exhaustive --json",
        "with the front of time and memory, for a script"},
@@ -367,6 +413,17 @@ Command estimate_command() {
        .help = "of the sums of gradients, as they are kept and exchanged (the framework's)",
        .choices = {"fp32", "bf16", "fp16"},
        .checked = true},
+      {.group = "Job",
+       .name = "--lora-rank",
+       .argument = "R",
+       .help = "trains adapters of this rank alone, and freezes the model's weights (all are "
+               "trained)"},
+      {.group = "Job",
+       .name = "--lora-modules",
+       .argument = "NAME,...",
+       .help = "the layers with adapters, by Megatron core's names or Hugging Face's (linear_qkv, "
+               "linear_proj, linear_fc1, linear_fc2)",
+       .repeatable = true},
       {.group = "Job",
        .name = "--measured",
        .argument = "FILE",

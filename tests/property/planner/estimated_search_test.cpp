@@ -32,6 +32,10 @@ Job random_job(std::uint32_t seed) {
   if (seed % 4 == 0) {
     model.experts = {.count = 8, .chosen = 2, .ffn = model.ffn / 2, .dense_blocks = 1};
   }
+  if (seed % 6 == 1) {
+    model.lora = {16, {"linear_qkv"}};
+    if (model.experts.count == 0) model.lora.target_modules.emplace_back("linear_fc2");
+  }
   Job job;
   job.architecture = model;
   job.model = model_of(model);

@@ -34,6 +34,10 @@ Job random_job(std::uint32_t seed) {
   if (seed % 4 == 0) {
     job.model.experts = {.count = 8, .chosen = 2, .ffn = job.model.ffn / 2, .dense_blocks = 1};
   }
+  if (seed % 5 == 1) {
+    job.model.lora = {one_of(4, 8, 64), {"linear_qkv", "linear_proj"}};
+    if (job.model.experts.count == 0) job.model.lora.target_modules.push_back("linear_fc2");
+  }
   const char* devices[] = {"V100", "A100", "H100", "B200"};
   job.machine = nvlink_machine(devices[random() % 4], one_of(25, 100, 200) * 1e9);
   const bool has_8_bits = job.machine.nodes.front().device.faster_in_8_bits > 0;

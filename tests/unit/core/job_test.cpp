@@ -66,6 +66,17 @@ TEST(ReadJob, SlowDevicesAndSamplesThatTakeLonger) {
   EXPECT_EQ(fingerprint(job.cluster), fingerprint(cluster_preset("dgx-a100", 16)));
 }
 
+TEST(ReadJob, AdaptersAreOfEstimatedJobs) {
+  Json document = minimal();
+  document["model"] = {
+      {"schema", "pipewright.architecture/1"}, {"preset", "llama3-8b"}, {"lora", {{"rank", 16}}}};
+  const InputError error = refusal([&] { read(document); });
+  EXPECT_EQ(error.pointer(), "/model/lora");
+  EXPECT_THAT(error.message(), HasSubstr("only a job that is estimated"));
+  document["cluster"] = {{"preset", "dgx-h100"}, {"devices", 8}};
+  EXPECT_EQ(read(document).architecture->lora.rank, 16);
+}
+
 TEST(ReadJob, LengthsOfSamplesInPlaceOfScales) {
   Json document = minimal();
   document["sample_lengths"] = std::vector<int>(16, 48);

@@ -87,6 +87,9 @@ TEST(EstimatedJob, APlanSaysWhatTheExecutorLacks) {
   const Executable refused = executable_on_devices(biased, parallel).at("cpu");
   EXPECT_EQ(refused.answer, Executable::Answer::No);
   EXPECT_THAT(to_text(refused), HasSubstr("not in the executor: ZeRO stage 3, "));
+  Job adapted = job_of("llama3-8b", "dgx-h100", 8, 64);
+  adapted.architecture->lora = {8, {"linear_qkv"}};
+  EXPECT_THAT(missing_everywhere(adapted, {}), ElementsAre("LoRA"));
   const Job gpt = job_of("megatron-1.7b", "dgx-a100", 8, 64);
   EXPECT_EQ(executable_on_devices(gpt, {}).at("cpu"), Executable{});
   ParallelSetup divided;

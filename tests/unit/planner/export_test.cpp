@@ -166,6 +166,13 @@ TEST(Megatron, LayersOfOtherKindsAreWritten) {
       std::string::npos);
 }
 
+TEST(Export, AdaptersAreNotWritten) {
+  Plan plan = plan_of_architecture("llama3-70b", {40, 40});
+  plan.architecture->lora = {16, {"linear_qkv"}};
+  for (const char* tool : {"megatron", "torchtitan", "paddle-tuner"})
+    EXPECT_NE(refusal_of(plan, tool).find("no LoRA is written for"), std::string::npos) << tool;
+}
+
 TEST(Megatron, HowKeysComeTogetherIsWhatThePlanWasPricedWith) {
   Plan plan = plan_of_architecture("llama3-70b", {40, 40});
   plan.mesh = Mesh::grid(2, 1, 2, 1);
