@@ -34,6 +34,14 @@ FrameworkTraits megatron_lm_of_2021();
 /// each of a block's twelve parameters has a sum of its own, and bit for bit the same each time.
 FrameworkTraits megatron_core_in_tests();
 
+/// What the files of LoRA's recipes say of adapters, and of what else a run that trains all weights
+/// does otherwise: NVIDIA's for Megatron core.
+void adapt_as_megatron(MeasuredCase& row);
+
+/// NVIDIA's Automodel, of a page's columns "FSDP" (members of a sharding group) and "Kernel
+/// Optimizations" ("-": PyTorch's own).
+void adapt_as_automodel(MeasuredCase& row, int sharding_group, const std::string& kernels);
+
 /// Every n-th row of a table is one that efficiencies are fitted to.
 inline bool is_fitted(const MeasuredTable& table, std::size_t every) {
   return table.cases.size() % every == 0;

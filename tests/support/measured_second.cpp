@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "tests/support/measured_lora.hpp"
 #include "tests/support/measured_rows.hpp"
 
 namespace pipewright::test {
