@@ -20,7 +20,7 @@ constexpr DeviceRates hopper(std::string_view name, double memory, double gibiby
   device.watts = 700;
   device.flops_of_cores = 67e12;
   device.host_bytes_per_second = 64e9;
-  device.time_deviation = 0.04;
+  device.time_deviation = 0.03;
   device.flash_forward = 1;
   device.flash_backward = 0.8;
   device.older_flash = 0.58;
@@ -74,7 +74,7 @@ constexpr DeviceRates mi355x() {
 // GB300 in NVL72). Efficiencies: docs/cost-model.md. A name within another's stands after it.
 constexpr std::array<DeviceRates, 14> kDevices{{
     {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44, 0, 70, 8.1e12, 16e9,
-     0.75, 0.65, 1, 0.04},
+     0.75, 0.65, 1, 0.03},
     {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.78, 0.75, 1, 0, 300, 15.7e12, 16e9,
      0.75, 0.65, 1, 0.17},
     {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256, 128, false, 0.78, 0.70, 1, 0, 400,

@@ -16,7 +16,7 @@
 
 #include "planner/search/step_intervals.hpp"
 #include "tests/support/left_out.hpp"
-#include "tests/support/measured_cases.hpp"
+#include "tests/support/measured/cases.hpp"
 #include "tests/support/row_kinds.hpp"
 
 namespace {

@@ -100,7 +100,7 @@ def amp(golden, file, cluster):
 
 
 def amp_t4(golden):
-    # G4dn.12xlarge: 50 Gb/s inside and out; tests/support/measured_others.cpp has the shares that collectives reach.
+    # G4dn.12xlarge: 50 Gb/s inside and out; tests/support/measured/others.cpp has the shares that collectives reach.
     return amp(golden, "amp_homogeneous.json",
                {"schema": "pipewright.cluster/1", "name": "16 T4", "nodes": 4, "devices_per_node": 4, "device": T4,
                 "inside": port(3.667e9), "across": port(0.9375e9)})

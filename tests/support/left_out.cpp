@@ -11,7 +11,7 @@
 #include "planner/measured/positive_definite.hpp"
 #include "planner/measured/scale_fit.hpp"
 #include "planner/search/step_intervals.hpp"
-#include "tests/support/measured_rows.hpp"
+#include "tests/support/measured/rows.hpp"
 
 namespace pipewright::test {
 namespace {

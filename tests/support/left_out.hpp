@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planner/measured/scale_fit.hpp"
-#include "tests/support/measured_cases.hpp"
+#include "tests/support/measured/cases.hpp"
 
 namespace pipewright::test {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/measured_cases.hpp"
+#include "tests/support/measured/cases.hpp"
 
 namespace pipewright::test {
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "core/plan/framework_json.hpp"
-#include "tests/support/measured_rows.hpp"
+#include "tests/support/measured/rows.hpp"
 
 namespace pipewright::test {
 

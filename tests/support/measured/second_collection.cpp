@@ -4,54 +4,18 @@
 #include <algorithm>
 #include <optional>
 
-#include "tests/support/measured_rows.hpp"
+#include "tests/support/measured/recipes.hpp"
 
 namespace pipewright::test {
 
 namespace {
 
 using planner::ParallelSetup;
-using Document = nlohmann::json;
-
-/// A number of a row, or what stands for one that is missing or null.
-int number_or(const Document& row, const char* name, int otherwise) {
-  const auto found = row.find(name);
-  return found == row.end() || found->is_null() ? otherwise : found->get<int>();
-}
-
-std::string text_of(const Document& row, const char* name) {
-  const auto found = row.find(name);
-  return found == row.end() || found->is_null() ? "" : found->get<std::string>();
-}
-
-/// Degrees, batch and recompute of a row; data parallel ranks are the devices that are left.
-ParallelSetup setup_of(const Document& row) {
-  ParallelSetup setup;
-  setup.tensor = number_or(row, "tp", 1);
-  setup.pipeline = number_or(row, "pp", 1);
-  setup.context = number_or(row, "cp", 1);
-  setup.experts = number_or(row, "ep", 1);
-  setup.expert_tensor_degree = number_or(row, "etp", 0);
-  setup.chunks = std::max(number_or(row, "vp", 1), number_or(row, "vpp", 1));
-  setup.data = row.at("gpus").get<int>() / (setup.tensor * setup.pipeline * setup.context);
-  setup.micro_batch_size = number_or(row, "mbs", 1);
-  setup.micro_batches =
-      row.at("gbs").get<int>() / (std::max(1, setup.data) * setup.micro_batch_size);
-  const std::string recompute = text_of(row, "recompute");
-  if (recompute == "full") setup.recompute.of_all = LayerRecompute::Whole;
-  return setup;
-}
 
 /// Whether devices and batch come out whole with the row's degrees.
 bool agrees(const Document& row, const ParallelSetup& setup) {
   return setup.devices() == row.at("gpus").get<int>() &&
          setup.data * setup.micro_batch_size * setup.micro_batches == row.at("gbs").get<int>();
-}
-
-/// Counts a row that the estimate cannot be asked for.
-std::nullopt_t without(MeasuredTable& table, const char* reason) {
-  ++table.left_out[reason];
-  return std::nullopt;
 }
 
 /// Adds a row, or counts why the estimate cannot be asked for it.
@@ -77,112 +41,6 @@ Architecture mpt(const Document& row) {
                                         row.at("heads"), 50368, row.at("seq"));
   model.biases = model.learned_positions = false;
   return model;
-}
-
-Architecture gpt_like(std::string name, int hidden, int blocks, int heads, int key_value_heads,
-                      int ffn, int vocabulary) {
-  Architecture model = gpt_architecture(std::move(name), hidden, blocks, heads, vocabulary, 4096);
-  model.key_value_heads = key_value_heads;
-  model.ffn = ffn;
-  model.biases = model.learned_positions = model.tied_head = false;
-  return model;
-}
-
-/// Widths as the files' "architectures" have them, and of the models' own pages.
-std::optional<Architecture> recipe_model(const std::string& name) {
-  if (name.starts_with("llama3.1-405b") || name == "LLAMA3.1_405B") {
-    Architecture model = architecture_preset("llama3-405b");
-    model.key_value_heads = 16;
-    return model;
-  }
-  if (name.starts_with("llama3.1-70b") || name == "LLAMA3_70B" || name.starts_with("Llama3 70B") ||
-      name == "llama3 finetune-70b")
-    return architecture_preset("llama3-70b");
-  if (name.starts_with("llama3.1-8b") || name == "LLAMA3_8B" || name == "Llama3 8B" ||
-      name == "llama3 finetune-8b")
-    return architecture_preset("llama3-8b");
-  if (name.starts_with("Qwen2.5 32B")) {  // its own page: Qwen/Qwen2.5-32B, config.json
-    Architecture model = gpt_like(name, 5120, 64, 40, 8, 27648, 152064);
-    model.gated = true;
-    return model;
-  }
-  if (name.starts_with("gpt3-175b")) return architecture_preset("gpt3-175b");
-  if (name.starts_with("deepseek_v3") || name.starts_with("DeepSeek V3") ||
-      name.starts_with("DeepSeekV3")) {
-    return architecture_preset("deepseek-v3");
-  }
-  if (name.starts_with("nemotron-340b")) return gpt_like(name, 18432, 96, 96, 8, 73728, 256000);
-  if (name.starts_with("nemotron-15b")) return gpt_like(name, 6144, 32, 48, 8, 24576, 256000);
-  if (name.starts_with("grok1")) {
-    Architecture model = gpt_like(name, 6144, 64, 48, 8, 32768, 131072);
-    model.gated = true;
-    model.experts = {.count = 8, .chosen = 2, .ffn = 32768};
-    return model;
-  }
-  if (name.starts_with("Qwen3 MoE 30B") || name.starts_with("Qwen3_30B"))
-    return architecture_preset("qwen3-30b-a3b");
-  if (name.starts_with("Qwen3_235B")) return architecture_preset("qwen3-235b-a22b");
-  if (name.starts_with("Kimi_K2")) return architecture_preset("kimi-k2");
-  if (name.starts_with("Nemotron_3_Nano") || name.starts_with("Nemotron_3_5_Lightning"))
-    return architecture_preset("nemotron-3-nano");
-  if (name.starts_with("Nemotron_3_Super") || name.starts_with("Nemotron V3 Super"))
-    return architecture_preset("nemotron-3-super");
-  if (name.starts_with("nemotronh-56b")) return architecture_preset("nemotron-h-56b");
-  if (name.starts_with("llama4-400b")) return architecture_preset("llama4-maverick");
-  if (name.starts_with("GPT OSS 120B") || name.starts_with("GPT-OSS 120B"))
-    return architecture_preset("gpt-oss-120b");
-  return std::nullopt;
-}
-
-/// The product format of a page's "precision": "FP8-CS" scales tensors as they are, "FP8-MX" and
-/// "MXFP8" are one.
-std::string_view products_of(const std::string& precision) {
-  if (precision == "FP8-MX" || precision == "MXFP8") return "mxfp8";
-  if (precision == "NVFP4") return "nvfp4";
-  return precision.starts_with("FP8") ? "fp8" : "";
-}
-
-/// The container 25.09 printed no precision. As its page explains its brackets, both figures of a
-/// cell are of 8 bits, those in brackets with finer blocks of a scale; the next container's page
-/// has the same sentence and names such pairs FP8-CS and FP8-MX.
-std::string precision_of(const Document& row) {
-  if (text_of(row, "container") != "25.09") return text_of(row, "precision");
-  const bool has_blocks = text_of(row, "variant") == "in brackets";
-  return has_blocks && !text_of(row, "system").ends_with("H100") ? "FP8-MX" : "FP8-CS";
-}
-
-/// One of NVIDIA's rows on Megatron core or PyTorch's own parallelism; nothing, with the reason
-/// counted, for what the estimate does not know.
-std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& row,
-                                        const std::string& device, const char* seconds) {
-  const std::string precision = precision_of(row);
-  if (number_or(row, "gbs", 0) == 0 || number_or(row, "mbs", 0) == 0)
-    return without(table, "no batch or micro-batch");
-  if (row.value("superseded", false)) return without(table, "superseded on its page");
-  if (!row.value("note", "").empty()) return without(table, "the row does not agree with itself");
-  const std::string name = row.at("model");
-  auto model = recipe_model(name);
-  if (!model) return without(table, "a model or framework that the estimate does not know");
-  MeasuredCase result;
-  result.model = *model;
-  result.model.sequence = row.at("seq");
-  result.model.blocks = number_or(row, "layers", result.model.blocks);
-  if (name.starts_with("llama4") && result.model.blocks != model->blocks)
-    return without(table, "superseded on its page");  // of later tags with the same step
-  result.framework = with_products(nemo(), products_of(precision));
-  result.machine = planner::nvlink_machine(device, 400e9);  // eight ports of 400 Gb/s
-  if (device.starts_with("GB")) {  // 64 of the 72 devices of a rack, each with its port
-    result.machine.devices_per_node = 64;
-    result.machine.nodes.front().network_bytes_per_second *= 8;
-  }
-  result.setup = setup_of(row);
-  // The tag v25.04 prints no interleaving here; the tags before and after it print 12.
-  if (name.starts_with("nemotron-340b")) result.setup.chunks = 12;
-  result.setup.sequence_parallel = result.setup.tensor > 1;
-  result.setup.zero = 1;
-  result.setup.overlap_gradients = true;
-  result.measured = row.at(seconds);
-  return result;
 }
 
 /// The table of a file. Of each of its rows `case_of(table, row)` makes a case, or counts why not.
@@ -339,135 +197,6 @@ std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
   if (!row || r.at("model").get<std::string>().find("finetune") == std::string::npos) return row;
   adapt_as_megatron(*row);
   row->setup.zero = 0;  // use_distributed_optimizer = False with LoRA (NeMo, llm/recipes)
-  return row;
-}
-
-/// Mixtures in MXFP8 of which a step is one CUDA graph since the container 26.06, one kernel
-/// multiplies for all experts, and messages among them are hidden beside another micro-batch
-/// (src/megatron/bridge/perf_recipes: _enable_hybridep_full_iteration_mxfp8 and those of DeepSeek's
-/// and GPT-OSS's recipes; not Kimi K2's, nor those of B300 but for the smallest model).
-bool is_one_graph(const Document& r, const Architecture& model, const std::string& device) {
-  return text_of(r, "container") >= "26.06" && products_of(precision_of(r)) == "mxfp8" &&
-         model.experts.count > 0 && model.name != "kimi-k2" && model.pattern.empty() &&
-         (device.starts_with("GB") || model.name == "qwen3-30b-a3b");
-}
-
-/// Qwen3 while its experts dropped what they had no room for: no count of tokens comes back to the
-/// host, and the recipes' files have cuda_graph_scope "full_iteration"
-/// (scripts/performance/configs/qwen3, with apply_moe_token_drop).
-bool is_one_graph_that_drops(const Document& r, const Architecture& model,
-                             const std::string& device) {
-  if (model.name == "qwen3-30b-a3b") return text_of(r, "container") == "25.09" && device != "H100";
-  if (model.name != "qwen3-235b-a22b") return false;
-  return text_of(r, "container") == "25.09"
-             ? device == "GB200"
-             : text_of(r, "container") == "25.11" && device == "GB300" &&
-                   !products_of(precision_of(r)).empty();
-}
-
-/// DeepSeek-V3 on H100, without drops: enable_deepep and a2a_1f1b, which lays the messages of one
-/// micro-batch beside the work of another (scripts/performance/configs/deepseek).
-bool overlaps_experts(const Architecture& model, const std::string& device) {
-  return model.name == "deepseek-v3" && device == "H100";
-}
-
-/// The flex dispatcher with HybridEP, in the recipes since the container 26.02
-/// (scripts/performance/configs, later perf_recipes): for Qwen3 235B on B200 and B300 since 26.06,
-/// for GPT-OSS on B300 and where a step is one graph.
-bool sends_tokens_once(const Document& r, const Architecture& model, const std::string& device) {
-  const std::string container = text_of(r, "container");
-  if (overlaps_experts(model, device)) return true;
-  if (container < "26.02" || model.experts.count == 0) return false;
-  if (model.name == "qwen3-235b-a22b") return device.starts_with("GB") || container >= "26.06";
-  if (model.name == "gpt-oss-120b") return device == "B300" || is_one_graph(r, model, device);
-  return true;
-}
-
-/// The recipes' cuda_graph_scope [attn, moe_router, moe_preprocess], of those files.
-bool graphs_routing(const Document& r, const MeasuredCase& row, const std::string& device) {
-  const std::string container = text_of(r, "container"), &model = row.model.name;
-  if (container < "25.11") return false;
-  if (model == "nemotron-3-nano") return device != "H100";
-  if (model == "nemotron-3-super") return device != "B200";
-  if (device == "GB200") return model == "qwen3-235b-a22b" || model == "deepseek-v3";
-  if (device == "GB300")
-    return model == "qwen3-235b-a22b" ? container >= "26.02"
-                                      : model == "deepseek-v3" && row.framework.product_bytes == 2;
-  if (device != "B300") return false;
-  return model == "deepseek-v3" ? container >= "26.04"
-                                : model == "gpt-oss-120b" && container >= "26.06";
-}
-
-/// What the recipes beside the page say of a model and a system, as far as it is the same in all
-/// versions (NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs, later perf_recipes).
-void set_recipe(const Document& r, MeasuredCase& row, const std::string& device) {
-  FrameworkTraits& framework = row.framework;
-  const std::string& model = row.model.name;
-  if (model == "gpt-oss-120b") {
-    framework.recomputes_norms = framework.recomputes_activations = !device.ends_with("B300");
-  } else if (model == "deepseek-v3") {
-    const bool is_wide = framework.product_bytes == 2;
-    framework.recomputes_activations = device == "GB300" && is_wide;
-    framework.recomputes_projections =
-        device != "GB300" || !(is_wide || is_one_graph(r, row.model, device));
-    framework.state_bytes = 6;  // moments of 16 bits
-  } else if (model == "nemotron-3-nano") {
-    framework.recomputes_norms = device == "H100";
-    framework.state_bytes = 12;
-  } else if (model == "nemotron-3-super") {
-    framework.recomputes_norms = framework.recomputes_activations =
-        device == "B200" || (device == "B300" && framework.product_bytes < 1);
-    framework.state_bytes = 12;
-  } else if (model == "kimi-k2") {
-    framework.recomputes_projections = true;
-  } else if (model == "llama3-70b" && device.starts_with("GB")) {
-    framework.offloaded_blocks = device == "GB200" ? 40 : 20;  // of its FSDP in 8 bits
-  } else if (model == "llama3-405b" && row.setup.zero == 3) {
-    framework.offloaded_blocks = 95;
-  }
-  if (row.model.experts.count > 0) row.setup.expert_tensor_degree = 1;
-  framework.graphs_routing = graphs_routing(r, row, device);
-  framework.sends_tokens_once = sends_tokens_once(r, row.model, device);
-  framework.hides_expert_messages = overlaps_experts(row.model, device);
-  framework.graphs_steps = is_one_graph_that_drops(r, row.model, device);
-  if (!is_one_graph(r, row.model, device)) return;
-  framework.graphs_steps = framework.groups_experts = framework.hides_expert_messages = true;
-}
-
-/// As the recipes' files have it (mtp_num_layers), and the page names the exceptions.
-int further_tokens_of(const Document& r) {
-  const std::string model = text_of(r, "model");
-  if (model.starts_with("DeepSeekV3")) return model.find("w/o MTP") == std::string::npos ? 1 : 0;
-  return model.starts_with("Nemotron_3_Super") || model.starts_with("Nemotron_3_5") ? 2 : 0;
-}
-
-/// DeepSeek-V3's layouts count loss, block for a further token and one more as blocks of the last
-/// stage (set_deepseek_v3_pipeline_model_parallel_layout: "Et*4|(t*4|)*14tmL" for 16 stages).
-void lay_out_deepseek(MeasuredCase& row) {
-  const int pipeline = row.setup.pipeline;
-  if (pipeline == 1 || 64 % (pipeline * row.setup.chunks) != 0) return;
-  row.setup.blocks_of_rank.assign(static_cast<std::size_t>(pipeline), 64 / pipeline);
-  row.setup.blocks_of_rank.back() -= 3;
-}
-
-std::optional<MeasuredCase> bridge_case(MeasuredTable& table, const Document& r) {
-  const std::string system = text_of(r, "system");
-  const std::string device = system.substr(system.find('-') + 1);
-  auto row = recipe_case(table, r, device, "step_s_derived");
-  if (!row) return row;
-  // What is accumulated was printed for both figures of a cell, the micro-batch once.
-  if (const int accumulated = number_or(r, "ga", 0); accumulated > 0) {
-    row->setup.micro_batch_size =
-        std::max(1, r.at("gbs").get<int>() / (row->setup.data * accumulated));
-    row->setup.micro_batches = accumulated;
-  }
-  // The first versions of the page say whether (FSDP = 1), later ones among how many.
-  if (number_or(r, "fsdp", 0) > 0) row->setup.zero = 3;
-  row->model.further_tokens = further_tokens_of(r);
-  if (row->model.name == "deepseek-v3") lay_out_deepseek(*row);
-  set_recipe(r, *row, device);
-  if (const std::string task = text_of(r, "task"); task == "lora" || task == "peft")
-    adapt_as_megatron(*row);
   return row;
 }
 

@@ -1,4 +1,4 @@
-#include "tests/support/measured_rows.hpp"
+#include "tests/support/measured/rows.hpp"
 
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-#include "tests/support/measured_cases.hpp"
+#include "tests/support/measured/cases.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "tests/support/measured_rows.hpp"
+#include "tests/support/measured/rows.hpp"
 
 namespace pipewright::test {
 
