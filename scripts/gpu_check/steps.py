@@ -140,6 +140,9 @@ def rates(context):
     for precision, flops in zip(('fp32', 'tf32', 'bf16'), found['peak_flops']):
         context.figure(f'products, whole GPU, {precision}: TFLOP/s', flops * 1e-12)
     context.figure('copies: TB/s read and written', found['copy_bytes_per_second'] * 1e-12)
+    one_by_one, together = found['experts_flops']
+    if together:
+        context.figure('products of 8 experts in one launch: rate, times that of one by one', together / one_by_one)
     for row in found['partitions']:
         precision = ('fp32', 'tf32', 'bf16')[row['precision']]
         context.figure(f'{row["partitions"]} partitions, {precision}: of their share of the GPU\'s rate',

@@ -114,6 +114,14 @@ pipewright_cuda table() {
   t.gemm_fuses = [](void*, const pipewright_cuda_gemm*, int precision) {
     return precision == PIPEWRIGHT_CUDA_BF16 ? 1 : 0;
   };
+  // As cuBLAS: results of the factors' type alone.
+  t.gemms_group = [](void*, const pipewright_cuda_gemm* gemms, int count, int) {
+    return std::all_of(gemms, gemms + count, [](const auto& g) { return g.c_is_float == 0; }) ? 1
+                                                                                              : 0;
+  };
+  t.grouped_gemm = [](void*, const pipewright_cuda_gemm*, int, int, void* const*) {
+    return note({Launch::Kind::Product, "", 0, 0});
+  };
   t.attention_is_there = [] { return 0; };
   t.attention = [](void*, int, const pipewright_cuda_attention*) -> void* { return &something; };
   t.release_attention = [](void*) {};

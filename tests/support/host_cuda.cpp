@@ -1,5 +1,6 @@
 #include "tests/support/host_cuda.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -303,6 +304,31 @@ int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
                    {.name = "blas_gemm"});
 }
 
+/// As cuBLAS (exec/devices/cuda/module/cublas_products.cpp): results of the factors' type alone.
+int gemms_group(void*, const pipewright_cuda_gemm* gemms, int count, int precision) {
+  const auto fits = [&](const pipewright_cuda_gemm& g) {
+    return g.outer == 1 && g.inner == 1 && g.bias == nullptr && g.column_sums == nullptr &&
+           (precision != PIPEWRIGHT_CUDA_BF16 || g.c_is_float == 0);
+  };
+  return std::all_of(gemms, gemms + count, fits) ? 1 : 0;
+}
+/// Where matrices lie is in the GPU's memory, and read when the work is done.
+int grouped_gemm(void* blas_handle, const pipewright_cuda_gemm* gemms, int count, int precision,
+                 void* const* pointers) {
+  return host::put(
+      blas_handle,
+      [all = std::vector<pipewright_cuda_gemm>(gemms, gemms + count), precision, pointers] {
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          pipewright_cuda_gemm one = all[i];
+          one.a.data = pointers[i];
+          one.b.data = pointers[all.size() + i];
+          one.c = pointers[2 * all.size() + i];
+          multiply_as_blas(exec::cuda::blas_call(one, 0, precision), nullptr);
+        }
+      },
+      {.name = "grouped_gemm"});
+}
+
 struct QueuedAttention {
   void* stream;
   HostAttention of;
@@ -375,6 +401,8 @@ pipewright_cuda table() {
   t.gemm_fuses = [](void*, const pipewright_cuda_gemm*, int precision) {
     return precision == PIPEWRIGHT_CUDA_BF16 ? 1 : 0;
   };
+  t.gemms_group = gemms_group;
+  t.grouped_gemm = grouped_gemm;
   t.begin_capture = host::begin_capture;
   t.end_capture = host::end_capture;
   t.launch = host::launch;

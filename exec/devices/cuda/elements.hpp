@@ -90,6 +90,16 @@ struct Start {
   }
 };
 
+/// Pointers that come with the launch: at most 4 KiB of arguments.
+struct KeepPointers {
+  static constexpr std::size_t kMost = 384;
+  const void* values[kMost];
+  void** to;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    to[i] = const_cast<void*>(values[i]);
+  }
+};
+
 template <class T>
 struct EmbeddingForward {
   std::size_t width;

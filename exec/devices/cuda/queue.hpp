@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "exec/devices/cuda/bfloat16.hpp"
 #include "exec/devices/cuda/events.hpp"
@@ -72,6 +73,9 @@ class Queue {
     require(cuda_, kernel(computing(), arguments...));
   }
   void multiply(const pipewright_cuda_gemm& product) const;
+  /// All of them, of which no two write to the same place: in one launch where cuBLAS has one for
+  /// them. `most`: there are never more of this kind.
+  void multiply_all(std::span<const pipewright_cuda_gemm> products, int most);
   /// Whether multiply() does what the product asks for besides.
   bool fuses(const pipewright_cuda_gemm& product) const;
   void copy(void* to, const void* from, std::size_t bytes) const;
