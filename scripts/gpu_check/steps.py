@@ -240,7 +240,24 @@ def several_gpus(context):
     gpus = min(8, len(context.read('doctor.json')['gpu']['gpus']))
     if gpus < 2:
         raise NotTaken('one GPU: NCCL has a rank a GPU')
-    _many_schedules(context, ('gpipe', '1f1b', 'interleaved', 'zbv'), gpus, '--transport', 'nccl', '--verify')
+    all_of(context, (_many_schedules, ('gpipe', '1f1b', 'interleaved', 'zbv'), gpus, '--transport', 'nccl', '--verify'),
+           (_graphs_over_nccl,))
+
+
+def _graphs_over_nccl(context):
+    """Two GPUs that divide layers: steps as graphs with NCCL's calls in them, beside steps without."""
+    job = write_job(context, context.shape(PIPELINE), 2, 4, '1f1b', 6, 'bf16')
+    wanted = context.read('job.json')
+    wanted['strategy'].update({'pp_degree': 1, 'mp_degree': 2})
+    with open(job, 'w', encoding='utf-8') as file:
+        json.dump(wanted, file, indent=1)
+    context.pipewright('tune', job, '-o', context.path('divided.plan.json'))
+    took = {}
+    for flag in ('--no-cuda-graph', '--cuda-graph'):
+        ran = run_plan(context, 'divided.plan.json', f'divided{flag}', '--device', 'cuda', '--transport', 'nccl', '--verify',
+                       flag)
+        took[flag] = ran['steps'][-1]['step_ns']
+    context.figure('two GPUs, tp 2, over NCCL: step as a graph, of a step without', took['--cuda-graph'] / took['--no-cuda-graph'])
 
 
 # --- The order ---

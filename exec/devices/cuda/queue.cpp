@@ -120,6 +120,12 @@ void Queue::drain() noexcept {
 void* Queue::computing() const { return streams_->computing; }
 void* Queue::arriving() const { return streams_->arriving; }
 
+std::vector<void*> Queue::streams() const {
+  std::vector<void*> all{computing(), arriving()};
+  all.insert(all.end(), of_transport_.begin(), of_transport_.end());
+  return all;
+}
+
 Event Queue::record(void* stream) { return streams_->record(stream); }
 
 Event Queue::mark(void* stream) {

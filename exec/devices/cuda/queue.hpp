@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "exec/devices/cuda/bfloat16.hpp"
 #include "exec/devices/cuda/events.hpp"
@@ -61,6 +62,9 @@ class Queue {
   /// The stream of the computations, and that of arriving messages.
   void* computing() const;
   void* arriving() const;
+  /// Those, and the transport's own of this rank.
+  std::vector<void*> streams() const;
+  void add_stream(void* stream) { of_transport_.push_back(stream); }
   /// An event after all work that is on the stream by now.
   Event record(void* stream);
   /// An event that tells its time, and nothing else.
@@ -124,6 +128,7 @@ class Queue {
   const pipewright_cuda& cuda_;
   const QueueSite site_;
   std::shared_ptr<Streams> streams_;
+  std::vector<void*> of_transport_;
   Pool memory_, messages_, weights_;
   void* workspace_ = nullptr;
   void* blas_ = nullptr;  // null in exact numerics

@@ -62,12 +62,26 @@ struct PlaneRows {
 template <int n>
 using Outputs = std::array<float*, n>;
 
-/// In tiles, and where these are many in two stages.
+/// In the CPU's order.
+template <class Launcher>
+struct ExactColumns {
+  template <class Term>
+  static int run(void* s, int rows, int width, const Term& term, float*, int adds,
+                 const Outputs<Term::kSums>& sums) {
+    ColumnSums<Term> all{count(rows), count(width), term, adds != 0, {}};
+    std::copy(sums.begin(), sums.end(), all.to);
+    return Launcher::elements(s, count(width), all);
+  }
+};
+
+/// In tiles, and where these are many in two stages; of few rows as the CPU adds them up.
 template <class Launcher>
 struct TiledColumns {
   template <class Term>
   static int run(void* s, int rows, int width, const Term& term, float* scratch, int adds,
                  const Outputs<Term::kSums>& sums) {
+    if (count(rows) < kLeastRowsOfPart)
+      return ExactColumns<Launcher>::run(s, rows, width, term, scratch, adds, sums);
     const std::size_t columns = count(width), parts = parts_of_rows(count(rows), columns);
     if (parts == 1) return tiles(s, count(rows), columns, 1, term, adds, sums);
     constexpr int kSums = Term::kSums;
@@ -87,17 +101,6 @@ struct TiledColumns {
     all.in_packs = width % kRowPack == 0 && term.can_be_packs();
     std::copy(sums.begin(), sums.end(), all.to);
     return Launcher::tiles(s, all);
-  }
-};
-/// In the CPU's order.
-template <class Launcher>
-struct ExactColumns {
-  template <class Term>
-  static int run(void* s, int rows, int width, const Term& term, float*, int adds,
-                 const Outputs<Term::kSums>& sums) {
-    ColumnSums<Term> all{count(rows), count(width), term, adds != 0, {}};
-    std::copy(sums.begin(), sums.end(), all.to);
-    return Launcher::elements(s, count(width), all);
   }
 };
 

@@ -1,7 +1,7 @@
 // What QueueOps has for mixtures of experts. How many rows an expert takes is the router's
 // decision, made on the GPU; products need it on the host, which waits for it once in each F
 // (docs/decisions/0099-mixtures-on-gpus.md). Those of all experts are one launch where cuBLAS has
-// one for their types (docs/decisions/0114-experts-in-one-launch.md).
+// one for their types (docs/decisions/0113-experts-in-one-launch.md).
 #include <vector>
 
 #include "core/model/experts.hpp"
