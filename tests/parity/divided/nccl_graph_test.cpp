@@ -33,7 +33,18 @@ void expect_the_same(const CudaResult& replayed, const CudaResult& enqueued) {
     EXPECT_EQ(replayed.steps[step].loss, enqueued.steps[step].loss) << "step " << step;
 }
 
-/// All of NCCL's calls are made in the first two steps; each rank launches the others.
+/// Of NCCL, and those that connect communicators.
+int calls_so_far() {
+  return host_nccl_sums() + host_nccl_scattered_sums() + host_nccl_gatherings() + host_nccl_calls();
+}
+int connecting_calls(const Program& program) {
+  int calls = connecting_sums(program);
+  const auto plan = exec::nccl::communicators_of(program, costs_of(program, 1000));
+  for (const auto& warm_up : plan.warm_ups) calls += 2 * static_cast<int>(warm_up.edges.size());
+  return calls;
+}
+
+/// NCCL's calls are made in the steps before the first that is replayed; each rank launches those.
 void expect_replayed_as_enqueued(const Order& pipeline, const Model& model, const Layout& layout,
                                  bool clips = false, Precision precision = Precision::Float32) {
   for (const CommPolicy& policy : policies_of(Over::Nccl)) {
@@ -43,13 +54,21 @@ void expect_replayed_as_enqueued(const Order& pipeline, const Model& model, cons
     CudaTraining how = how_of(setting, precision, clips);
     for (const HostOrder order : kOrders) {
       how.as_graph = false;
+      const int before = calls_so_far();
       const CudaResult enqueued = trained(Over::Nccl, order, program, how, kAllSteps);
       ASSERT_TRUE(enqueued.finished());
+      const int then = calls_so_far();
       how.as_graph = true;
       const std::int64_t launches = host_counts().launches;
       const CudaResult replayed = trained(Over::Nccl, order, program, how, kAllSteps);
       EXPECT_EQ(host_counts().launches - launches, program.ranks() * (kAllSteps - 1));
       expect_the_same(replayed, enqueued);
+      const int connecting = connecting_calls(program);
+      // Gradients that replicas divide are gathered in the steps that are looked at, too.
+      if (!layout.sharded) {
+        EXPECT_EQ((calls_so_far() - then - connecting) * kAllSteps,
+                  (then - before - connecting) * exec::cuda::kLeastCapturedSteps);
+      }
       for (InstructionId id = 0; id < program.code.size(); ++id)
         EXPECT_GE(replayed.timeline.end[id], replayed.timeline.start[id]) << program.text(id);
       if (::testing::Test::HasFailure()) return;
