@@ -11,7 +11,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # Arrays that kernels read, and write, in packs: of elements (exec/devices/cuda/elements.hpp, llama_elements.hpp,
-# expert_elements.hpp, latent_elements.hpp), of long rows (rows.hpp, channel_elements.hpp), and of columns (columns.hpp).
+# expert_elements.hpp, latent_elements.hpp), of long rows (rows.hpp, channel_elements.hpp), and of columns
+# (columns.hpp).
 ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBackwardInput': (1, 1),
           'ScaleBy': (1, 1), 'SgdUpdate': (2, 1), 'AdamwUpdate': (4, 3), 'ArrayTerm': (1, 0), 'RmsNormTerm': (2, 0),
           'LayerNormTerm': (2, 0),
@@ -71,16 +72,16 @@ def widths(found):
     """Held rows (held_rows.hpp) have so many packs a thread, of 8 numbers, all in registers."""
     good, seen = True, collections.Counter()
     for (capability, kernel), count in found.items():
-        match = re.search(r'(?:(?:pack|wide_row|column)_kernel<|held_row_kernel<(\d), )(?:pipewright::exec::cuda::ColumnTiles<)?'
-                          r'pipewright::exec::cuda::(\w+)', kernel)
+        match = re.search(r'(?:(?:pack|wide_row|column)_kernel<|held_row_kernel<(\d), )'
+                          r'(?:pipewright::exec::cuda::ColumnTiles<)?pipewright::exec::cuda::(\w+)', kernel)
         if match is None:
             continue
         packs = int(match.group(1) or 1)
         reads, writes = (packs * arrays for arrays in ARRAYS[match.group(2)])
         seen[capability] += 1
         if count['LDG'] < reads or count['STG'] < writes:
-            good = check(False, f'sm_{capability} {kernel}: {count["LDG"]} loads and {count["STG"]} stores of 16 bytes, '
-                                f'of {reads} and {writes}')
+            good = check(False, f'sm_{capability} {kernel}: {count["LDG"]} loads and {count["STG"]} stores of 16 '
+                                f'bytes, of {reads} and {writes}')
         if match.group(1) and count['spills'] > 0:
             good = check(False, f'sm_{capability} {kernel}: {count["spills"]} loads and stores of registers')
     for capability, kernels in seen.items():

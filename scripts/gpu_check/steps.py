@@ -254,10 +254,11 @@ def _graphs_over_nccl(context):
     context.pipewright('tune', job, '-o', context.path('divided.plan.json'))
     took = {}
     for flag in ('--no-cuda-graph', '--cuda-graph'):
-        ran = run_plan(context, 'divided.plan.json', f'divided{flag}', '--device', 'cuda', '--transport', 'nccl', '--verify',
-                       flag)
+        ran = run_plan(context, 'divided.plan.json', f'divided{flag}', '--device', 'cuda', '--transport', 'nccl',
+                       '--verify', flag)
         took[flag] = ran['steps'][-1]['step_ns']
-    context.figure('two GPUs, tp 2, over NCCL: step as a graph, of a step without', took['--cuda-graph'] / took['--no-cuda-graph'])
+    context.figure('two GPUs, tp 2, over NCCL: step as a graph, of a step without',
+                   took['--cuda-graph'] / took['--no-cuda-graph'])
 
 
 # --- The order ---
