@@ -20,12 +20,21 @@ STEPS = 6
 KINDS = (
     ('products', r'gemm|nvjet|xmma|cutlass|splitK'),
     ('attention', r'(?i)causal_?softmax|cudnn'),
-    ('norms', r'LayerNorm'),
+    ('norms', r'LayerNorm|RmsNorm'),
     ('loss', r'CrossEntropy'),
     ('columns', r'column|Column|Bias'),
     ('update', r'Adamw|square|clip'),
 )
 ELEMENTS = 'elements and the rest'
+# Kernels that memory alone should hold up: bytes that each has to move in 16 bits, for each number of a row, and how
+# many times as wide as the model rows are.
+MOVED = (
+    ('LayerNormForward', 4, 1),
+    ('LayerNormBackwardInput', 6, 1),
+    ('LayerNormTerm', 4, 1),
+    ('Gelu<', 4, 4),
+    ('GeluGradient', 6, 4),
+)
 BEFORE_STEPS = r'\bStart\b'  # how weights begin
 
 
@@ -107,7 +116,8 @@ def kernels(context, shape):
     if context.rehearsal:
         raise NotTaken('a rehearsal has no kernels')
     # Not of 16 bits: it is planned without a profile, and has no rates of these.
-    file = write_job(context, context.shape(shape), 1, SAMPLES, '1f1b', 1, 'fp32', SAMPLES)
+    shape = context.shape(shape)
+    file = write_job(context, shape, 1, SAMPLES, '1f1b', 1, 'fp32', SAMPLES)
     context.pipewright('tune', file, '-o', context.path('plan.json'))
     context.runner.run([tool, '--clock-control', 'none', '--metrics', 'gpu__time_duration.sum,dram__bytes.sum', '--csv',
                         '--print-units', 'base', '--log-file', context.path('kernels.csv'),
@@ -119,6 +129,22 @@ def kernels(context, shape):
     if not found:
         raise Failed('Nsight Compute tells of no kernel')
     report(context, found)
+    report_rates(context, found, SAMPLES * shape.sequence * shape.hidden)
+
+
+def report_rates(context, found, numbers):
+    """Of kernels that move so many numbers, or a multiple: what they have to move a second, of what AdamW's update
+    does, which no cache helps."""
+    def per_ns(pattern, moved=None):
+        runs = [(ns, moved or of_memory) for name, ns, of_memory in found if re.search(pattern, name)]
+        return sum(of for _, of in runs) / sum(ns for ns, _ in runs) if runs else None
+
+    update = per_ns('AdamwUpdate')
+    for name, each, wide in MOVED:
+        rate = per_ns(name, each * wide * numbers)
+        if rate and update:
+            context.figure(f'kernels of a step: {name.rstrip("<")}: bytes a second, of the update\'s', rate / update,
+                           '>=', 0.7)
 
 
 def report(context, found):

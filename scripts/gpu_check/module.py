@@ -11,9 +11,11 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # Arrays that kernels read, and write, in packs: of elements (exec/devices/cuda/elements.hpp, llama_elements.hpp,
-# expert_elements.hpp, latent_elements.hpp), and of long rows (rows.hpp, channel_elements.hpp).
+# expert_elements.hpp, latent_elements.hpp), of long rows (rows.hpp, channel_elements.hpp), and of columns
+# (columns.hpp).
 ARRAYS = {'Map': (1, 1), 'Map2': (2, 1), 'BiasForward': (1, 1), 'CrossEntropyBackwardInput': (1, 1),
-          'ScaleBy': (1, 1), 'SgdUpdate': (2, 1), 'AdamwUpdate': (4, 3),
+          'ScaleBy': (1, 1), 'SgdUpdate': (2, 1), 'AdamwUpdate': (4, 3), 'ArrayTerm': (1, 0), 'RmsNormTerm': (2, 0),
+          'LayerNormTerm': (2, 0),
           'LayerNormForward': (3, 1), 'LayerNormBackwardInput': (3, 1), 'CausalSoftmaxForward': (1, 1),
           'CausalSoftmaxBackwardInput': (2, 1), 'CrossEntropyForward': (1, 1), 'MseForward': (2, 0),
           'SwigluForward': (2, 1), 'SwigluBackwardInput': (3, 2), 'Rotate': (4, 2), 'RmsNormForward': (2, 1),
@@ -47,7 +49,7 @@ def loads(module):
 
 
 def instructions(module, toolchain):
-    """(capability, kernel) with its loads and stores of 16 bytes."""
+    """(capability, kernel) with its loads and stores of 16 bytes, and those of registers that had no room."""
     dump = subprocess.run([os.path.join(toolchain, 'bin/cuobjdump'), '-sass', module], check=True,
                           capture_output=True, text=True,
                           env={**os.environ, 'PATH': f'{toolchain}/bin:{os.environ["PATH"]}'}).stdout
@@ -61,23 +63,30 @@ def instructions(module, toolchain):
             found[capability, kernel].update()
         elif match := re.search(r'\b(LDG|STG)\.E\S*\.128\b', line):
             found[capability, kernel][match.group(1)] += 1
+        elif re.search(r'\b(LDL|STL)\b', line):
+            found[capability, kernel]['spills'] += 1
     return found
 
 
 def widths(found):
+    """Held rows (held_rows.hpp) have so many packs a thread, of 8 numbers, all in registers."""
     good, seen = True, collections.Counter()
     for (capability, kernel), count in found.items():
-        match = re.search(r'(?:pack|wide_row)_kernel<pipewright::exec::cuda::(\w+)', kernel)
+        match = re.search(r'(?:(?:pack|wide_row|column)_kernel<|held_row_kernel<(\d), )'
+                          r'(?:pipewright::exec::cuda::ColumnTiles<)?pipewright::exec::cuda::(\w+)', kernel)
         if match is None:
             continue
-        reads, writes = ARRAYS[match.group(1)]
+        packs = int(match.group(1) or 1)
+        reads, writes = (packs * arrays for arrays in ARRAYS[match.group(2)])
         seen[capability] += 1
         if count['LDG'] < reads or count['STG'] < writes:
-            good = check(False, f'sm_{capability} {kernel}: {count["LDG"]} loads and {count["STG"]} stores of 16 bytes, '
-                                f'of {reads} and {writes} arrays')
+            good = check(False, f'sm_{capability} {kernel}: {count["LDG"]} loads and {count["STG"]} stores of 16 '
+                                f'bytes, of {reads} and {writes}')
+        if match.group(1) and count['spills'] > 0:
+            good = check(False, f'sm_{capability} {kernel}: {count["spills"]} loads and stores of registers')
     for capability, kernels in seen.items():
         print(f'sm_{capability}: {kernels} kernels whose arrays are read and written 16 bytes at once')
-    return check(bool(seen), 'there are such kernels') and good
+    return check(bool(seen), 'there are such kernels, and rows that they hold stay in registers') and good
 
 
 def main(module, toolchain):

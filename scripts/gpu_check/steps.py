@@ -140,6 +140,9 @@ def rates(context):
     for precision, flops in zip(('fp32', 'tf32', 'bf16'), found['peak_flops']):
         context.figure(f'products, whole GPU, {precision}: TFLOP/s', flops * 1e-12)
     context.figure('copies: TB/s read and written', found['copy_bytes_per_second'] * 1e-12)
+    one_by_one, together = found['experts_flops']
+    if together:
+        context.figure('products of 8 experts in one launch: rate, times that of one by one', together / one_by_one)
     for row in found['partitions']:
         precision = ('fp32', 'tf32', 'bf16')[row['precision']]
         context.figure(f'{row["partitions"]} partitions, {precision}: of their share of the GPU\'s rate',
@@ -237,7 +240,26 @@ def several_gpus(context):
     gpus = min(8, len(context.read('doctor.json')['gpu']['gpus']))
     if gpus < 2:
         raise NotTaken('one GPU: NCCL has a rank a GPU')
-    _many_schedules(context, ('gpipe', '1f1b', 'interleaved', 'zbv'), gpus, '--transport', 'nccl', '--verify')
+    all_of(context, (_many_schedules, ('gpipe', '1f1b', 'interleaved', 'zbv'), gpus, '--transport', 'nccl', '--verify'),
+           (_graphs_over_nccl,))
+
+
+def _graphs_over_nccl(context):
+    """Two GPUs that divide layers: steps as graphs with NCCL's calls in them, beside steps without."""
+    # Not of 16 bits: it is planned without a profile, and has no rates of these.
+    job = write_job(context, context.shape(PIPELINE), 2, 4, '1f1b', 6)
+    wanted = context.read('job.json')
+    wanted['strategy'].update({'pp_degree': 1, 'mp_degree': 2})
+    with open(job, 'w', encoding='utf-8') as file:
+        json.dump(wanted, file, indent=1)
+    context.pipewright('tune', job, '-o', context.path('divided.plan.json'))
+    took = {}
+    for flag in ('--no-cuda-graph', '--cuda-graph'):
+        ran = run_plan(context, 'divided.plan.json', f'divided{flag}', '--device', 'cuda', '--transport', 'nccl',
+                       '--precision', 'bf16', '--verify', flag)
+        took[flag] = ran['steps'][-1]['step_ns']
+    context.figure('two GPUs, tp 2, over NCCL: step as a graph, of a step without',
+                   took['--cuda-graph'] / took['--no-cuda-graph'])
 
 
 # --- The order ---

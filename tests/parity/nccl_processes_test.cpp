@@ -282,5 +282,29 @@ TEST(NcclProcesses, OneThatHasNoGpuSaysSo) {
                MachineError);
 }
 
+/// Each process has a graph of its own rank, whose calls of NCCL meet those of the others' graphs.
+TEST(NcclProcesses, GraphsOfDividedLayersAreReplayedAsTheyAreEnqueued) {
+  const Model model = divisible_model();
+  const Layout layout{.tensor = 2};
+  const Program program = divided(planner::make_order("gpipe", {1, 2, 1, {}}), model, layout,
+                                  {.post = Post::Deferred}, exec::Numerics::Fast);
+  const DividedSetting setting(program, model, exec::Numerics::Fast, layout);
+  for (const HostOrder order : {HostOrder::Eager, HostOrder::Lazy, HostOrder::Shuffled}) {
+    CudaTraining how{setting.training, Precision::Float32, {}, {}};
+    const std::vector<const pipewright_cuda*> cudas(2, &host_cuda(order));
+    const auto enqueued = run_everywhere(program, how, cudas);
+    how.as_graph = true;
+    const std::int64_t launches = host_counts().launches;
+    const auto replayed = run_everywhere(program, how, cudas);
+    EXPECT_EQ(host_counts().launches - launches, 2 * (kSteps - 1));
+    for (std::size_t p = 0; p < replayed.size(); ++p) {
+      ASSERT_TRUE(replayed[p].finished());
+      ASSERT_EQ(replayed[p].steps.size(), enqueued[p].steps.size());
+      for (std::size_t step = 0; step < replayed[p].steps.size(); ++step)
+        EXPECT_EQ(replayed[p].steps[step].loss, enqueued[p].steps[step].loss) << "step " << step;
+    }
+  }
+}
+
 }  // namespace nccl_processes_test
 }  // namespace pipewright::tests

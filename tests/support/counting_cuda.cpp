@@ -51,6 +51,17 @@ struct Launcher {
     return note({Launch::Kind::Kernel, typeid(F).name(),
                  exec::cuda::shape_of_wide_rows(n).all_threads(), work_of_rows(f, n)});
   }
+  template <int, class F>
+  static int held_rows(void*, std::size_t n, int lanes, F f) {
+    return note({Launch::Kind::Kernel, typeid(F).name(),
+                 exec::cuda::shape_of_held_rows(n, lanes).all_threads(), work_of_rows(f, n)});
+  }
+  template <class F>
+  static int tiles(void*, F f) {
+    const std::size_t blocks = exec::cuda::column_tiles_of(f.width) * f.parts;
+    return note(
+        {Launch::Kind::Kernel, typeid(F).name(), blocks * exec::cuda::kTileThreads, f.work()});
+  }
   static int product(void*, const pipewright_cuda_gemm&) {
     return note({Launch::Kind::Product, "", 0, 0});
   }
@@ -102,6 +113,14 @@ pipewright_cuda table() {
   t.gemm = gemm;
   t.gemm_fuses = [](void*, const pipewright_cuda_gemm*, int precision) {
     return precision == PIPEWRIGHT_CUDA_BF16 ? 1 : 0;
+  };
+  // As cuBLAS: results of the factors' type alone.
+  t.gemms_group = [](void*, const pipewright_cuda_gemm* gemms, int count, int) {
+    return std::all_of(gemms, gemms + count, [](const auto& g) { return g.c_is_float == 0; }) ? 1
+                                                                                              : 0;
+  };
+  t.grouped_gemm = [](void*, const pipewright_cuda_gemm*, int, int, void* const*) {
+    return note({Launch::Kind::Product, "", 0, 0});
   };
   t.attention_is_there = [] { return 0; };
   t.attention = [](void*, int, const pipewright_cuda_attention*) -> void* { return &something; };

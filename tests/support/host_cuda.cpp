@@ -1,5 +1,6 @@
 #include "tests/support/host_cuda.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -14,6 +15,7 @@
 #include "exec/devices/cuda/launch_shape.hpp"
 #include "exec/devices/cuda/product_tiles.hpp"
 #include "tests/support/host_attention.hpp"
+#include "tests/support/host_lanes.hpp"
 #include "tests/support/host_streams.hpp"
 
 namespace pipewright::tests {
@@ -23,63 +25,8 @@ using exec::cuda::Bfloat16;
 using exec::cuda::kLanes;
 using exec::cuda::kWarp;
 using exec::cuda::kWideLanes;
-using exec::cuda::lane_part;
 
 // --- Kernels ---
-
-/// The lanes of a row one after another; their parts are combined within each warp, then the
-/// warps'.
-template <int lanes, int warp, bool packed>
-struct HostLanes {
-  template <class F, class To, class... Arrays>
-  void map(int n, F f, To* to, const Arrays*... arrays) const {
-    for (int lane = 0; lane < lanes; ++lane)
-      exec::cuda::lane_map<lanes, packed>(lane, n, f, to, arrays...);
-  }
-  template <class Combine, class Term, class... Arrays>
-  float reduce(int n, float start, Combine combine, Term term, const Arrays*... arrays) const {
-    return together(combine, [&](int lane) {
-      return lane_part<lanes, packed>(lane, n, start, combine, term, arrays...);
-    });
-  }
-  template <class Combine, class Term>
-  float reduce_places(int n, float start, Combine combine, Term term) const {
-    return together(combine, [&](int lane) {
-      return exec::cuda::lane_places<lanes>(lane, n, start, combine, term);
-    });
-  }
-  template <class F>
-  void each_place(int n, F f) const {
-    for (int j = 0; j < n; ++j) f(j);
-  }
-  template <class Combine, class PartOfLane>
-  static float together(Combine combine, PartOfLane part_of) {
-    std::array<float, lanes> parts{};
-    for (int lane = 0; lane < lanes; ++lane) parts[static_cast<unsigned>(lane)] = part_of(lane);
-    std::array<float, lanes / warp> of_warps{};
-    for (unsigned w = 0; w < of_warps.size(); ++w)
-      of_warps[w] = in_halves(&parts[w * warp], warp, combine);
-    return in_halves(of_warps.data(), of_warps.size(), combine);
-  }
-  /// All lanes at once, as a warp's threads shift down.
-  template <class Combine>
-  static float in_halves(float* parts, std::size_t n, Combine combine) {
-    for (std::size_t half = n / 2; half > 0; half /= 2) {
-      for (std::size_t lane = 0; lane < half; ++lane)
-        parts[lane] = combine(parts[lane], parts[lane + half]);
-    }
-    return parts[0];
-  }
-  template <class Term, class... Arrays>
-  float sum(int n, Term term, const Arrays*... arrays) const {
-    return reduce(n, 0.0F, exec::cuda::Plus{}, term, arrays...);
-  }
-  template <class F>
-  void first(F f) const {
-    f();
-  }
-  void sync() const {}
-};
 
 /// A block's threads one after another, phase by phase.
 void multiply_tile(const pipewright_cuda_gemm& g, int x, int y, int z) {
@@ -199,6 +146,20 @@ struct Launcher {
           for (std::size_t row = 0; row < n; ++row) f(HostLanes<kWideLanes, kWarp, true>{}, row);
         },
         kernel(typeid(F)));
+  }
+  template <int packs, class F>
+  static int held_rows(void* stream, std::size_t n, int lanes, F f) {
+    return host::put(
+        stream,
+        [n, lanes, f] {
+          for (std::size_t row = 0; row < n; ++row) f(HoldingHostLanes<packs>{lanes}, row);
+        },
+        kernel(typeid(F)));
+  }
+  template <class F>
+  static int tiles(void* stream, F f) {
+    return host::put(
+        stream, [f] { add_columns(f); }, kernel(typeid(F)));
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
     return host::put(stream,
@@ -343,6 +304,31 @@ int gemm(void* blas_handle, const pipewright_cuda_gemm* g, int precision) {
                    {.name = "blas_gemm"});
 }
 
+/// As cuBLAS (exec/devices/cuda/module/cublas_products.cpp): results of the factors' type alone.
+int gemms_group(void*, const pipewright_cuda_gemm* gemms, int count, int precision) {
+  const auto fits = [&](const pipewright_cuda_gemm& g) {
+    return g.outer == 1 && g.inner == 1 && g.bias == nullptr && g.column_sums == nullptr &&
+           (precision != PIPEWRIGHT_CUDA_BF16 || g.c_is_float == 0);
+  };
+  return std::all_of(gemms, gemms + count, fits) ? 1 : 0;
+}
+/// Where matrices lie is in the GPU's memory, and read when the work is done.
+int grouped_gemm(void* blas_handle, const pipewright_cuda_gemm* gemms, int count, int precision,
+                 void* const* pointers) {
+  return host::put(
+      blas_handle,
+      [all = std::vector<pipewright_cuda_gemm>(gemms, gemms + count), precision, pointers] {
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          pipewright_cuda_gemm one = all[i];
+          one.a.data = pointers[i];
+          one.b.data = pointers[all.size() + i];
+          one.c = pointers[2 * all.size() + i];
+          multiply_as_blas(exec::cuda::blas_call(one, 0, precision), nullptr);
+        }
+      },
+      {.name = "grouped_gemm"});
+}
+
 struct QueuedAttention {
   void* stream;
   HostAttention of;
@@ -415,6 +401,8 @@ pipewright_cuda table() {
   t.gemm_fuses = [](void*, const pipewright_cuda_gemm*, int precision) {
     return precision == PIPEWRIGHT_CUDA_BF16 ? 1 : 0;
   };
+  t.gemms_group = gemms_group;
+  t.grouped_gemm = grouped_gemm;
   t.begin_capture = host::begin_capture;
   t.end_capture = host::end_capture;
   t.launch = host::launch;

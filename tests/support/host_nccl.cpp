@@ -1,5 +1,6 @@
 #include "tests/support/host_nccl.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/devices/cuda/bfloat16.hpp"
 #include "tests/support/host_cuda.hpp"
 #include "tests/support/host_streams.hpp"
 
@@ -23,6 +25,7 @@ struct Sent {
 };
 
 using SumKind = HostNcclCall::Kind;
+using Bytes = std::vector<std::byte>;
 
 /// What all members of a communicator take part in: what each has brought.
 struct Sum {
@@ -36,6 +39,10 @@ struct Shared {
   int members = 0, joined = 0;
   std::map<std::pair<int, int>, std::deque<Sent>> sent;  // by source and destination
   std::deque<Sum> sums;                                  // the k-th calls belong together
+  // What graphs have brought, over and over: messages by source and destination, and what members
+  // have brought to the k-th sum, each time.
+  std::map<std::pair<int, int>, std::deque<Bytes>> passed;
+  std::map<std::size_t, std::map<int, std::vector<Bytes>>> summed;
 };
 
 struct Receive {
@@ -249,11 +256,92 @@ void note_call(World& all) {
   if (!in_group) ++all.threads;
 }
 
+// --- In captures: what members bring is passed on by the graphs' own work ---
+
+Bytes bytes_at(const void* data, std::size_t bytes) {
+  const auto* const from = static_cast<const std::byte*>(data);
+  return {from, from + bytes};
+}
+
+int send_in_graph(const Member& member, int peer, const void* data, std::size_t bytes,
+                  void* stream) {
+  auto& line = member.shared->passed[{member.index, peer}];
+  return host::put(stream,
+                   [=, &line, keep = member.shared] { line.push_back(bytes_at(data, bytes)); });
+}
+
+int receive_in_graph(const Member& member, int peer, void* to, std::size_t bytes, void* stream) {
+  auto& line = member.shared->passed[{peer, member.index}];
+  return host::put_when(
+      stream, [&line, keep = member.shared] { return !line.empty(); },
+      [=, &line, keep = member.shared] {
+        if (line.front().size() == bytes) std::memcpy(to, line.front().data(), bytes);
+        line.pop_front();
+      });
+}
+
+template <class Number>
+void add_numbers(const Bytes& from, std::size_t first, std::size_t bytes, std::byte* to) {
+  const auto* const x = reinterpret_cast<const Number*>(from.data() + first);
+  auto* const y = reinterpret_cast<Number*>(to);
+  for (std::size_t i = 0; i < bytes / sizeof(Number); ++i) {
+    if constexpr (sizeof(Number) == sizeof(double))
+      y[i] = y[i] + x[i];
+    else
+      y[i] = static_cast<float>(y[i]) + static_cast<float>(x[i]);
+  }
+}
+
+/// As put_sum(), of the members' parts of one time.
+void sum_in_graph(const std::map<int, std::vector<Bytes>>& brought, std::size_t time,
+                  const Sum& sum, int index, std::byte* to) {
+  const std::size_t bytes = brought.begin()->second[time].size();
+  const bool scatters = sum.kind == SumKind::ReduceScatter;
+  const std::size_t part = scatters ? bytes / brought.size() : bytes;
+  const std::size_t first = scatters ? part * static_cast<std::size_t>(index) : 0;
+  if (sum.kind != SumKind::AllGather) std::memset(to, 0, part);
+  for (const auto& [member, times] : brought) {
+    const Bytes& one = times[time];
+    if (sum.kind == SumKind::AllGather)
+      std::memcpy(to + bytes * static_cast<std::size_t>(member), one.data(), bytes);
+    else if (sum.type == PIPEWRIGHT_NCCL_BF16)
+      add_numbers<exec::cuda::Bfloat16>(one, first, part, to);
+    else if (sum.type == PIPEWRIGHT_NCCL_FLOAT64)
+      add_numbers<double>(one, first, part, to);
+    else
+      add_numbers<float>(one, first, part, to);
+  }
+}
+
+int join_sum_in_graph(SumKind kind, int type, const Member& member, std::size_t turn,
+                      const void* from, std::size_t bytes, std::byte* to, void* stream) {
+  const std::shared_ptr<Shared> shared = member.shared;
+  auto& brought = shared->summed[turn];
+  const int index = member.index;
+  if (host::put(stream, [=, &brought] { brought[index].push_back(bytes_at(from, bytes)); }) != 0)
+    return kInvalid;
+  const auto time = std::make_shared<std::size_t>(0);
+  const auto all_there = [=, &brought] {
+    return brought.size() == static_cast<std::size_t>(shared->members) &&
+           std::all_of(brought.begin(), brought.end(),
+                       [&](const auto& one) { return one.second.size() > *time; });
+  };
+  const auto take = [=, &brought] {
+    sum_in_graph(brought, (*time)++, {kind, type, {}}, index, to);
+  };
+  return host::put_when(stream, all_there, take) == 0 ? kDone : kInvalid;
+}
+
 int send(const void* data, std::size_t count, int kind, int peer, void* communicator,
          void* stream) {
   World& all = world();
   const std::scoped_lock lock(all.mutex);
   const auto& member = *static_cast<Member*>(communicator);
+  if (host::is_captured(stream)) {
+    note(member, HostNcclCall::Kind::Send, count, kind, peer);
+    note_call(all);
+    return send_in_graph(member, peer, data, count * size_of(kind), stream);
+  }
   Sent sent;
   if (bring(data, count * size_of(kind), stream, sent) != kDone) return kInvalid;
   member.shared->sent[{member.index, peer}].push_back(std::move(sent));
@@ -266,6 +354,11 @@ int receive(void* data, std::size_t count, int kind, int peer, void* communicato
   World& all = world();
   const std::scoped_lock lock(all.mutex);
   auto& member = *static_cast<Member*>(communicator);
+  if (host::is_captured(stream)) {
+    note(member, HostNcclCall::Kind::Receive, count, kind, peer);
+    note_call(all);
+    return receive_in_graph(member, peer, data, count * size_of(kind), stream);
+  }
   member.receives.push_back({data, count * size_of(kind), peer, stream});
   note(member, HostNcclCall::Kind::Receive, count, kind, peer);
   note_call(all);
@@ -278,6 +371,11 @@ int join_sum(SumKind kind, const void* from, void* to, std::size_t count, int ty
   const std::size_t turn = member.summed++;
   if (turn == member.shared->sums.size()) member.shared->sums.push_back({kind, type, {}});
   Sum& sum = member.shared->sums[turn];
+  if (host::is_captured(stream)) {
+    if (sum.kind != kind || sum.type != type) return kInvalid;
+    return join_sum_in_graph(kind, type, member, turn, from, count * size_of(type),
+                             static_cast<std::byte*>(to), stream);
+  }
   if (sum.kind != kind || sum.type != type ||
       bring(from, count * size_of(type), stream, sum.brought[member.index]) != kDone)
     return kInvalid;

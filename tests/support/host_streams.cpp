@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,20 +24,41 @@ using StreamPtr = std::shared_ptr<Stream>;
 struct Node {
   std::function<void()> work;
   std::vector<std::size_t> needs;
+  std::function<bool()> can;  // null: always; else what other graphs have to do first
 };
 
 struct Capture {
   std::vector<Node> nodes;
   std::vector<std::weak_ptr<Stream>> streams;
   bool is_open = true;
+  bool is_spoilt = false;  // somebody has asked for one of its events
 };
 using CapturePtr = std::shared_ptr<Capture>;
 
-/// Work, or a wait until `other` has done so much.
+/// A graph that is done, once.
+struct Replay {
+  Replay(CapturePtr of, HostOrder in) : graph(std::move(of)), order(in), missing(nodes().size()) {
+    needed_by.resize(nodes().size());
+    for (std::size_t n = 0; n < nodes().size(); ++n) {
+      missing[n] = nodes()[n].needs.size();
+      for (const std::size_t need : nodes()[n].needs) needed_by[need].push_back(n);
+      if (missing[n] == 0) ready.push_back(n);
+    }
+  }
+  const std::vector<Node>& nodes() const { return graph->nodes; }
+
+  CapturePtr graph;
+  HostOrder order;
+  std::vector<std::size_t> missing, ready;
+  std::vector<std::vector<std::size_t>> needed_by;
+};
+
+/// Work, or a wait until `other` has done so much, or a graph.
 struct Entry {
   std::function<void()> work;
   StreamPtr other;
   std::uint64_t position = 0;
+  std::shared_ptr<Replay> replay = nullptr;
 };
 
 struct Stream {
@@ -82,14 +105,38 @@ std::uint64_t pick(std::uint64_t n) {
   return exec::uniform_below(exec::key_of(1, "turn"), ++world().turn, n);
 }
 
-void do_until(Stream& stream, std::uint64_t position) {
+/// In some order that keeps the needs: as they came, the last one first, or any. False: what is
+/// left waits for other graphs.
+bool do_nodes(Replay& replay) {
+  std::vector<std::size_t>& ready = replay.ready;
+  while (!ready.empty()) {
+    std::vector<std::size_t> able;
+    std::copy_if(ready.begin(), ready.end(), std::back_inserter(able),
+                 [&](std::size_t n) { return !replay.nodes()[n].can || replay.nodes()[n].can(); });
+    if (able.empty()) return false;
+    std::size_t next = able.back();
+    if (replay.order == HostOrder::Eager) next = *std::min_element(able.begin(), able.end());
+    if (replay.order == HostOrder::Shuffled) next = able[pick(able.size())];
+    std::erase(ready, next);
+    replay.nodes()[next].work();
+    for (const std::size_t later : replay.needed_by[next]) {
+      if (--replay.missing[later] == 0) ready.push_back(later);
+    }
+  }
+  return true;
+}
+
+/// False: a graph waits for other graphs.
+bool do_until(Stream& stream, std::uint64_t position) {
   while (stream.done < position) {
-    const Entry next = std::move(stream.entries.front());
-    stream.entries.pop_front();
-    if (next.other != nullptr) do_until(*next.other, next.position);
+    const Entry& next = stream.entries.front();
+    if (next.other != nullptr && !do_until(*next.other, next.position)) return false;
+    if (next.replay != nullptr && !do_nodes(*next.replay)) return false;
     if (next.work) next.work();
+    stream.entries.pop_front();
     ++stream.done;
   }
+  return true;
 }
 
 /// Some entries of some stream of the same order.
@@ -115,30 +162,6 @@ double now_ms() {
 std::function<void()> taking_the_time(Event& event) {
   event.milliseconds = std::make_shared<double>(0);
   return [at = event.milliseconds] { *at = now_ms(); };
-}
-
-/// In some order that keeps the needs: as they came, the last one first, or any.
-void do_nodes(const Capture& graph, HostOrder order) {
-  std::vector<std::size_t> missing(graph.nodes.size());
-  std::vector<std::vector<std::size_t>> needed_by(graph.nodes.size());
-  std::vector<std::size_t> ready;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    missing[n] = graph.nodes[n].needs.size();
-    for (const std::size_t need : graph.nodes[n].needs) needed_by[need].push_back(n);
-    if (missing[n] == 0) ready.push_back(n);
-  }
-  while (!ready.empty()) {
-    auto next = ready.end() - 1;
-    if (order == HostOrder::Eager) next = std::min_element(ready.begin(), ready.end());
-    if (order == HostOrder::Shuffled)
-      next = ready.begin() + static_cast<std::ptrdiff_t>(pick(ready.size()));
-    const std::size_t n = *next;
-    ready.erase(next);
-    graph.nodes[n].work();
-    for (const std::size_t later : needed_by[n]) {
-      if (--missing[later] == 0) ready.push_back(later);
-    }
-  }
 }
 
 /// Whether `stream` waits for the ends of all streams of its capture.
@@ -182,8 +205,8 @@ int wait_in_capture(const StreamPtr& stream, const Event& event) {
   return 0;
 }
 
-int keep(Stream& stream, std::function<void()> work) {
-  stream.capture->nodes.push_back({std::move(work), std::move(stream.behind)});
+int keep(Stream& stream, std::function<void()> work, std::function<bool()> can = nullptr) {
+  stream.capture->nodes.push_back({std::move(work), std::move(stream.behind), std::move(can)});
   stream.behind = {stream.capture->nodes.size() - 1};
   return 0;
 }
@@ -223,6 +246,18 @@ int put(void* on, std::function<void()> work, const Label& label) {
     return 0;
   }
   return keep(stream, std::move(work));
+}
+
+bool is_captured(void* stream) {
+  const std::scoped_lock lock(world().mutex);
+  return stream_of(stream)->capture != nullptr;
+}
+
+int put_when(void* on, std::function<bool()> can, std::function<void()> work, const Label& label) {
+  const std::scoped_lock lock(world().mutex);
+  Stream& stream = *stream_of(on);
+  if (stream.capture == nullptr) return failed("only work of a capture waits for other graphs");
+  return keep(stream, watched(std::move(work), label, stream.number, true), std::move(can));
 }
 
 // --- Events ---
@@ -270,16 +305,25 @@ int stream_waits(void* on, void* which) {
   return 0;
 }
 
-int wait_for_event(void* which) {
+int is_over(void* which) {
   const std::scoped_lock lock(world().mutex);
   const Event& event = event_of(which);
-  if (event.capture != nullptr || event.marked_in != nullptr)
-    return failed("the host waits for an event of a capture");
-  if (event.stream != nullptr) do_until(*event.stream, event.position);
-  return 0;
+  if (event.capture != nullptr || event.marked_in != nullptr) {
+    if (event.capture != nullptr) event.capture->is_spoilt = true;
+    failed("the host asks for an event of a capture");
+    return -1;
+  }
+  return event.stream == nullptr || do_until(*event.stream, event.position) ? 1 : 0;
 }
 
-int is_over(void* which) { return wait_for_event(which) == 0 ? 1 : -1; }
+int wait_for_event(void* which) {
+  int over = is_over(which);
+  while (over == 0) {
+    std::this_thread::yield();
+    over = is_over(which);
+  }
+  return over > 0 ? 0 : 1;
+}
 
 int elapsed_ms(void* from, void* to, float* ms) {
   const std::scoped_lock lock(world().mutex);
@@ -313,8 +357,9 @@ void* end_capture(void* on) {
     stream->capture = nullptr;
     stream->behind.clear();
   }
-  if (is_whole) return new CapturePtr(capture);
-  failed("a stream of the capture was not joined");
+  if (is_whole && !capture->is_spoilt) return new CapturePtr(capture);
+  failed(is_whole ? "the host has asked for an event of the capture"
+                  : "a stream of the capture was not joined");
   return nullptr;
 }
 
@@ -323,10 +368,8 @@ int launch(void* graph, void* on) {
   const StreamPtr& stream = stream_of(on);
   if (stream->capture != nullptr) return failed("a launch within a capture");
   ++world().counts.launches;
-  append(*stream, {[capture = *static_cast<CapturePtr*>(graph), order = stream->order] {
-                     do_nodes(*capture, order);
-                   },
-                   nullptr, 0});
+  auto replay = std::make_shared<Replay>(*static_cast<CapturePtr*>(graph), stream->order);
+  append(*stream, {nullptr, nullptr, 0, std::move(replay)});
   return 0;
 }
 

@@ -19,6 +19,11 @@ void* make_stream(HostOrder order);
 void release_stream(void* stream);
 int put(void* stream, std::function<void()> work, const Label& label = {});
 
+/// Of a capture: from the launch on the work waits until `can`, which other graphs bring about.
+int put_when(void* stream, std::function<bool()> can, std::function<void()> work,
+             const Label& label = {});
+bool is_captured(void* stream);
+
 void* make_event();
 void release_event(void* event);
 int record(void* event, void* stream);

@@ -88,9 +88,10 @@ std::vector<Flag> cuda_flags() {
                "with a latency 25GB/s+5us"},
       {.group = "GPUs",
        .name = "--cuda-graph",
-       .help = "on --device cuda: the second step is captured as a CUDA graph of all ranks, and "
-               "from the third on a step is one launch of it; a run that cannot is refused (where "
-               "it can, runs of three steps and more do so unasked)"},
+       .help = "on --device cuda: the second step is captured as a CUDA graph of all ranks, over "
+               "NCCL of each rank, and from the third on a step is one launch of it; a run that "
+               "cannot is refused (where it can, runs of three steps and more do so unasked, but "
+               "for those over NCCL)"},
       {.group = "GPUs",
        .name = "--no-cuda-graph",
        .help = "on --device cuda: every step is put on the GPU piece by piece"},
@@ -115,10 +116,6 @@ void require_cuda_flags_fit(const Arguments& arguments) {
   if (arguments.has("--clock")) throw InputError("--clock belongs to --device cpu and paced");
   if (arguments.has("--verify-payloads"))
     throw InputError("--verify-payloads: messages on GPUs carry no checksum; leave it out");
-  if (is_over_nccl(arguments) && arguments.has("--cuda-graph"))
-    throw InputError(
-        "--cuda-graph: the host waits within a step until NCCL has taken its calls; leave out "
-        "--transport nccl");
   if (arguments.has("--cuda-graph") && arguments.has("--no-cuda-graph"))
     throw InputError("--cuda-graph and --no-cuda-graph: take one of them");
   if (arguments.has("--trace-kernels") && !arguments.has("--trace"))

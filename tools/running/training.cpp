@@ -91,7 +91,7 @@ exec::cuda::CudaResult run_on_gpus(const Program& program, const CostTable& cost
                                         {},
                                         as_graph(request, program, *training.model, options.steps),
                                         request.records_work};
-  exec::cuda::require_trainable(program, on_gpu);  // reported without a GPU too
+  exec::cuda::require_trainable(program, on_gpu, request.over_nccl);  // reported without a GPU too
   if (request.over_nccl) require_transport("nccl");
   require_device("cuda");
   const pipewright_cuda& cuda = exec::cuda::require_gpu();

@@ -5,62 +5,94 @@
 // read, where these are more than there are elements.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "exec/base/host_device.hpp"
 #include "exec/devices/cuda/places.hpp"
+#include "exec/devices/cuda/row_packs.hpp"
 
 namespace pipewright::exec::cuda {
 
-/// What row r adds to the sum of the column in which element `at` lies.
-template <class T>
-struct BiasTerm {
-  const T* dy;
-  PIPEWRIGHT_HOST_DEVICE float operator()(std::size_t at, std::size_t) const { return dy[at]; }
-};
-template <class T>
-struct RmsNormTerm {
-  const T* x;
-  const float* inverse_root;
-  const T* dy;
-  PIPEWRIGHT_HOST_DEVICE float operator()(std::size_t at, std::size_t r) const {
-    return dy[at] * (x[at] * inverse_root[r]);
+// What row r adds to the kSums sums of the column in which element `at` lies; pack(): of a pack of
+// columns, whose arrays begin one there.
+
+/// Of arrays as they are: of a bias's gradient, and of sums of parts.
+template <class T, int n>
+struct ArrayTerm {
+  static constexpr int kSums = n;
+  const T* from[n];
+
+  bool can_be_packs() const { return std::all_of(from, from + n, begins_a_pack); }
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t at, std::size_t, float (&sums)[n]) const {
+    for (int s = 0; s < n; ++s) sums[s] += from[s][at];
+  }
+  PIPEWRIGHT_HOST_DEVICE void pack(std::size_t at, std::size_t, float (&sums)[kRowPack][n]) const {
+    for (int s = 0; s < n; ++s) {
+      const Loaded<T, kRowPack> all(from[s] + at);
+      for (int k = 0; k < kRowPack; ++k) sums[k][s] += all[k];
+    }
   }
 };
 
+template <class T>
+struct RmsNormTerm {
+  static constexpr int kSums = 1;
+  const T* x;
+  const float* inverse_root;
+  const T* dy;
+
+  bool can_be_packs() const { return begin_packs(x, dy); }
+  PIPEWRIGHT_HOST_DEVICE static void add(float d, float from, float inverse, float (&sums)[1]) {
+    sums[0] += d * (from * inverse);
+  }
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t at, std::size_t r, float (&sums)[1]) const {
+    add(dy[at], x[at], inverse_root[r], sums);
+  }
+  PIPEWRIGHT_HOST_DEVICE void pack(std::size_t at, std::size_t r,
+                                   float (&sums)[kRowPack][1]) const {
+    const Loaded<T, kRowPack> from(x + at), d(dy + at);
+    for (int k = 0; k < kRowPack; ++k) add(d[k], from[k], inverse_root[r], sums[k]);
+  }
+};
+
+/// The scale's gradient, and the shift's.
+template <class T>
+struct LayerNormTerm {
+  static constexpr int kSums = 2;
+  const T* x;
+  const float *mean, *inverse_deviation;
+  const T* dy;
+
+  bool can_be_packs() const { return begin_packs(x, dy); }
+  PIPEWRIGHT_HOST_DEVICE void add(float d, float from, std::size_t r, float (&sums)[2]) const {
+    sums[0] += d * ((from - mean[r]) * inverse_deviation[r]);
+    sums[1] += d;
+  }
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t at, std::size_t r, float (&sums)[2]) const {
+    add(dy[at], x[at], r, sums);
+  }
+  PIPEWRIGHT_HOST_DEVICE void pack(std::size_t at, std::size_t r,
+                                   float (&sums)[kRowPack][2]) const {
+    const Loaded<T, kRowPack> from(x + at), d(dy + at);
+    for (int k = 0; k < kRowPack; ++k) add(d[k], from[k], r, sums[k]);
+  }
+};
+
+/// A thread a column.
 template <class Term>
 struct ColumnSums {
   std::size_t rows, width;
   Term term;
   bool adds;
-  float* sums;
+  float* to[Term::kSums];
   std::size_t work() const { return rows * width; }
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
-    float sum = adds ? sums[j] : 0.0F;
-    for (std::size_t r = 0; r < rows; ++r) sum += term(r * width + j, r);
-    sums[j] = sum;
-  }
-};
-
-template <class T>
-struct LayerNormBackwardWeight {
-  std::size_t rows, width;
-  const T* x;
-  const float *mean, *inverse_deviation;
-  const T* dy;
-  bool adds;
-  float *dscale, *dshift;
-  std::size_t work() const { return rows * width; }
-  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t j) const {
-    float of_scale = adds ? dscale[j] : 0.0F, of_shift = adds ? dshift[j] : 0.0F;
-    for (std::size_t r = 0; r < rows; ++r) {
-      const std::size_t at = r * width + j;
-      of_scale += dy[at] * ((x[at] - mean[r]) * inverse_deviation[r]);
-      of_shift += dy[at];
-    }
-    dscale[j] = of_scale;
-    dshift[j] = of_shift;
+    float sums[Term::kSums];
+    for (int s = 0; s < Term::kSums; ++s) sums[s] = adds ? to[s][j] : 0.0F;
+    for (std::size_t r = 0; r < rows; ++r) term(r * width + j, r, sums);
+    for (int s = 0; s < Term::kSums; ++s) to[s][j] = sums[s];
   }
 };
 

@@ -29,12 +29,13 @@ bool has_norm(const Program& program) {
 
 }  // namespace
 
-void require_trainable(const Program& program, const CudaTraining& training) {
+void require_trainable(const Program& program, const CudaTraining& training, bool over_nccl) {
   if (program.asynchronous) refuse("with the weight versions of an asynchronous schedule");
   if (training.training.clock == local::ClockKind::Virtual)
     throw InputError("a GPU runs in wall time; leave out --clock virtual, or use --device cpu");
   require_layers(*training.training.model);
-  if (training.as_graph) require_captured(program, *training.training.model, training.precision);
+  if (training.as_graph)
+    require_captured(program, *training.training.model, training.precision, over_nccl);
 }
 
 Device::Device(const pipewright_cuda& cuda, const QueueSite& site, const Program& program,
@@ -128,6 +129,7 @@ void Device::begin_step(int step) {
   step_ = training_.training.first_step() + step;
   step_of_run_ = step;
   if (graph_ != nullptr) way_ = way_of_captured_run(step);
+  if (told_way_) told_way_(way_);
   ranges_.begin_step(step_);
   marks_.begin_step();
   queue_.enter();

@@ -55,7 +55,8 @@ struct CudaTraining {
 
 /// Throws InputError if the training asks for what no GPU does yet: weight versions, or layers by
 /// name.
-void require_trainable(const Program& program, const CudaTraining& training);
+void require_trainable(const Program& program, const CudaTraining& training,
+                       bool over_nccl = false);
 
 class Device final : public exec::Device {
  public:
@@ -120,6 +121,10 @@ class Device final : public exec::Device {
 
   /// For a transport that puts work of its own on this rank's GPU.
   Queue& queue() { return queue_; }
+  /// As this rank's own work: the thread is on its GPU, and in its capture where there is one.
+  void enter_step() { static_cast<void>(enter()); }
+  /// Told at the beginning of each step.
+  void tell_way(std::function<void(StepWay)> told) { told_way_ = std::move(told); }
   /// For one that sums on GPUs: from now on it gets gradients of a REDUCE_GRAD, squares of a
   /// REDUCE_NORM and tables of a REDUCE_TIED as a DevicePart, and gathered() gives one back. Not in
   /// exact numerics, whose sums are no floats.
@@ -186,6 +191,7 @@ class Device final : public exec::Device {
   std::vector<Buffer> reduced_;  // in a rehearsal: whole gradients that are on their way
   int step_ = 0, step_of_run_ = 0;
   StepWay way_ = StepWay::Enqueued;
+  std::function<void(StepWay)> told_way_;
   bool has_joined_ = false;  // the capture
   std::int64_t enqueued_ns_ = 0, transport_bytes_ = 0;
 };

@@ -11,11 +11,11 @@
 
 #include "exec/base/host_device.hpp"
 #include "exec/base/random.hpp"
-#include "exec/devices/cpu/kernels/exponential.hpp"
 #include "exec/devices/cuda/bfloat16.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/packs.hpp"
 #include "exec/devices/cuda/places.hpp"
+#include "exec/devices/cuda/sigmoids.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -43,26 +43,16 @@ struct ReluGradient {
   PIPEWRIGHT_HOST_DEVICE float operator()(float y, float dy) const { return y > 0.0F ? dy : 0.0F; }
 };
 
-/// 1 / (1 + e^minus), as exec/devices/cpu/kernels/sigmoid.hpp has it.
-PIPEWRIGHT_HOST_DEVICE inline float sigmoid_of_negative(float minus) {
-  constexpr float kEnough = 60.0F;
-  const float below = minus > kEnough ? kEnough : minus;
-  return 1.0F / (1.0F + cpu::exp_in_range(below < -kEnough ? -kEnough : below));
-}
-
-/// gelu(x) = x · gelu_sigmoid(x), the tanh form (exec/devices/cpu/kernels/elementwise.cpp).
-PIPEWRIGHT_HOST_DEVICE inline float gelu_sigmoid(float x) {
-  constexpr float kSlope = 0.7978845608F, kCubic = 0.044715F;
-  return sigmoid_of_negative(-2.0F * kSlope * (x + kCubic * x * x * x));
-}
+/// T: of which table.
+template <class T>
 struct Gelu {
-  PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x * gelu_sigmoid(x); }
+  PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x * Sigmoid<T>::of_gelu(x); }
 };
+template <class T>
 struct GeluGradient {
   PIPEWRIGHT_HOST_DEVICE float operator()(float x, float dy) const {
-    constexpr float kSlope = 0.7978845608F, kCubic = 0.044715F;
-    const float s = gelu_sigmoid(x);
-    const float twice_slope = 2.0F * kSlope * (1.0F + 3.0F * kCubic * x * x);
+    const float s = Sigmoid<T>::of_gelu(x);
+    const float twice_slope = 2.0F * kGeluSlope * (1.0F + 3.0F * kGeluCubic * x * x);
     return dy * (s + x * s * (1.0F - s) * twice_slope);
   }
 };
@@ -97,6 +87,16 @@ struct Start {
   float* y;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
     y[i] = bound == 0.0F ? value : bound * symmetric_uniform(key, i);
+  }
+};
+
+/// Pointers that come with the launch: at most 4 KiB of arguments.
+struct KeepPointers {
+  static constexpr std::size_t kMost = 384;
+  const void* values[kMost];
+  void** to;
+  PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
+    to[i] = const_cast<void*>(values[i]);
   }
 };
 

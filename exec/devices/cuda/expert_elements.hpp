@@ -72,7 +72,7 @@ struct RowScores {
     return cpu::exp_in_range(cpu::clamp_exponent(logits[j] - most)) * inverse;
   }
   PIPEWRIGHT_HOST_DEVICE float operator()(int j) const {
-    return is_sigmoid ? sigmoid_of_negative(-logits[j]) : softmax(j);
+    return is_sigmoid ? ExactSigmoid::of_negative(-logits[j]) : softmax(j);
   }
 };
 

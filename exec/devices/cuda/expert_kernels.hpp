@@ -2,6 +2,8 @@
 // says what a Launcher is).
 #pragma once
 
+#include <algorithm>
+
 #include "exec/devices/cuda/expert_elements.hpp"
 #include "exec/devices/cuda/module_api.h"
 #include "exec/devices/cuda/table_arrays.hpp"
@@ -13,9 +15,22 @@ inline RoutedBlocks routed_blocks(int rows, int top_k, int chunks, int experts,
   return {count(rows / chunks), count(chunks), count(top_k), count(experts), expert};
 }
 
+/// Arguments of a kernel are copied by whoever launches it, so nothing has to stay for the copy.
+template <class Launcher>
+int keep_pointers(void* s, std::size_t n, const void* const* values, void** to) {
+  for (std::size_t i = 0; i < n; i += KeepPointers::kMost) {
+    const std::size_t some = std::min(n - i, KeepPointers::kMost);
+    KeepPointers kept{{}, to + i};
+    std::copy_n(values + i, some, kept.values);
+    if (const int failed = Launcher::elements(s, some, kept); failed != 0) return failed;
+  }
+  return 0;
+}
+
 /// The router's part, the same in all tables; half a warp has a row.
 template <class Launcher>
 void fill_routing(pipewright_cuda_kernels& k) {
+  k.keep_pointers = keep_pointers<Launcher>;
   k.route = [](void* s, int rows, const pipewright_cuda_router* router, const float* logits,
                const float* bias, float* group_sums, float* weights, std::int32_t* expert) {
     return Launcher::rows(s, count(rows),

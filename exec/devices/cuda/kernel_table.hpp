@@ -3,15 +3,18 @@
 //   static int elements(void* stream, std::size_t n, F f);   f(i) for i in [0, n), packs of f
 //   static int rows(void* stream, std::size_t n, F f);       f(lanes, row) for row in [0, n)
 //   static int wide_rows(void* stream, std::size_t n, F f);  the same with kWideLanes lanes
-//   static int product(void* stream, const pipewright_cuda_gemm& g); exec/devices/cuda/products.hpp
-//   static int delay(void* stream, int64_t nanoseconds);
+//   template <int packs>
+//   static int held_rows(void* stream, std::size_t n, int lanes, F f);
+//   exec/devices/cuda/held_rows.hpp static int tiles(void* stream, F f);   all blocks of a
+//   ColumnTiles, exec/devices/cuda/column_tiles.hpp static int product(void* stream, const
+//   pipewright_cuda_gemm& g); exec/devices/cuda/products.hpp static int delay(void* stream, int64_t
+//   nanoseconds);
 // and returns 0, or not 0 if it could not. Where F has packs (exec/devices/cuda/packs.hpp),
 // f.pack(i) does F::kPack elements at once. So what is computed, and where it lies, is one text.
 #pragma once
 
 #include <algorithm>
 
-#include "exec/devices/cuda/column_parts.hpp"
 #include "exec/devices/cuda/columns.hpp"
 #include "exec/devices/cuda/context_elements.hpp"
 #include "exec/devices/cuda/divided_elements.hpp"
@@ -25,6 +28,7 @@
 #include "exec/devices/cuda/products.hpp"
 #include "exec/devices/cuda/ring_rows.hpp"
 #include "exec/devices/cuda/rows.hpp"
+#include "exec/devices/cuda/shared_sums.hpp"
 #include "exec/devices/cuda/table_arrays.hpp"
 
 namespace pipewright::exec::cuda {
@@ -47,11 +51,11 @@ void fill_elements(pipewright_cuda_kernels& k) {
                               Map2<T, T, T, ReluGradient>{in<T>(y), in<T>(dy), out<T>(dx), {}});
   };
   k.gelu_forward = [](void* s, std::size_t n, const void* x, void* y) {
-    return Launcher::elements(s, n, Map<T, T, Gelu>{in<T>(x), out<T>(y), {}});
+    return Launcher::elements(s, n, Map<T, T, Gelu<T>>{in<T>(x), out<T>(y), {}});
   };
   k.gelu_backward_input = [](void* s, std::size_t n, const void* x, const void* dy, void* dx) {
     return Launcher::elements(s, n,
-                              Map2<T, T, T, GeluGradient>{in<T>(x), in<T>(dy), out<T>(dx), {}});
+                              Map2<T, T, T, GeluGradient<T>>{in<T>(x), in<T>(dy), out<T>(dx), {}});
   };
   k.add_to = [](void* s, std::size_t n, const void* x, void* y) {
     return Launcher::elements(s, n, Map2<T, T, T, Plus>{out<T>(y), in<T>(x), out<T>(y), {}});
@@ -123,43 +127,6 @@ void fill_losses_and_updates(pipewright_cuda_kernels& k) {
   };
 }
 
-/// Who shares a row: a few lanes, whose sums have the CPU's order, or a block.
-template <class Launcher>
-struct ExactRows {
-  template <class F>
-  static int run(void* stream, std::size_t rows, F f) {
-    return Launcher::rows(stream, rows, f);
-  }
-};
-template <class Launcher>
-struct WideRows {
-  template <class F>
-  static int run(void* stream, std::size_t rows, F f) {
-    return Launcher::wide_rows(stream, rows, f);
-  }
-};
-/// Of attention: short rows are many, and half a warp has one.
-template <class Launcher>
-struct AttentionRows {
-  static constexpr int kLongSequence = 512;
-  template <class F>
-  static int run(void* stream, std::size_t rows, F f) {
-    return f.width < kLongSequence ? Launcher::rows(stream, rows, f)
-                                   : Launcher::wide_rows(stream, rows, f);
-  }
-};
-
-/// The same of planes of images.
-template <class Launcher>
-struct PlaneRows {
-  static constexpr int kLargePlane = 512;
-  template <class F>
-  static int run(void* stream, std::size_t rows, F f) {
-    return f.width < kLargePlane ? Launcher::rows(stream, rows, f)
-                                 : Launcher::wide_rows(stream, rows, f);
-  }
-};
-
 template <class Rows, class T>
 void fill_rows(pipewright_cuda_kernels& k) {
   k.layer_norm_forward = [](void* s, int rows, int width, const void* x, const void* scale,
@@ -217,56 +184,22 @@ void fill_attention(pipewright_cuda_kernels& k) {
   };
 }
 
-/// `in_parts`: rows are added up in several parts where they are many, else in the CPU's order.
-template <class Launcher, bool in_parts, class Term>
-int sum_columns(void* s, int rows, int width, const Term& term, float* scratch, int adds,
-                float* sums) {
-  const std::size_t columns = count(width);
-  const std::size_t parts = in_parts ? parts_of_rows(count(rows), columns) : 1;
-  if (parts == 1) {
-    return Launcher::elements(s, columns,
-                              ColumnSums<Term>{count(rows), columns, term, adds != 0, sums});
-  }
-  const int failed = Launcher::elements(
-      s, parts * columns, ColumnParts<Term>{count(rows), columns, parts, term, scratch});
-  if (failed != 0) return failed;
-  return Launcher::elements(s, columns,
-                            PartTotals{columns, parts, scratch, adds != 0, sums, nullptr});
-}
-
-template <class Launcher, class T, bool in_parts>
+template <class Columns, class T>
 void fill_columns(pipewright_cuda_kernels& k) {
   k.bias_backward_weight = [](void* s, int rows, int width, const void* dy, float* scratch,
                               int adds, float* dbias) {
-    return sum_columns<Launcher, in_parts>(s, rows, width, BiasTerm<T>{in<T>(dy)}, scratch, adds,
-                                           dbias);
+    return Columns::run(s, rows, width, ArrayTerm<T, 1>{{in<T>(dy)}}, scratch, adds, {dbias});
   };
   k.layer_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* mean,
                                     const float* inverse, const void* dy, float* scratch, int adds,
                                     float* dscale, float* dshift) {
-    const std::size_t columns = count(width);
-    const std::size_t parts = in_parts ? parts_of_rows(count(rows), columns) : 1;
-    if (parts == 1) {
-      return Launcher::elements(
-          s, columns,
-          LayerNormBackwardWeight<T>{count(rows), columns, in<T>(x), mean, inverse, in<T>(dy),
-                                     adds != 0, dscale, dshift});
-    }
-    const int failed = Launcher::elements(s, parts * columns,
-                                          LayerNormParts<T>{count(rows), columns, parts, in<T>(x),
-                                                            mean, inverse, in<T>(dy), scratch});
-    if (failed != 0) return failed;
-    return Launcher::elements(s, 2 * columns,
-                              PartTotals{columns, parts, scratch, adds != 0, dscale, dshift});
+    return Columns::run(s, rows, width, LayerNormTerm<T>{in<T>(x), mean, inverse, in<T>(dy)},
+                        scratch, adds, {dscale, dshift});
   };
-}
-
-template <class Launcher, class T, bool in_parts>
-void fill_rms_columns(pipewright_cuda_kernels& k) {
   k.rms_norm_backward_weight = [](void* s, int rows, int width, const void* x, const float* inverse,
                                   const void* dy, float* scratch, int adds, float* dscale) {
-    return sum_columns<Launcher, in_parts>(
-        s, rows, width, RmsNormTerm<T>{in<T>(x), inverse, in<T>(dy)}, scratch, adds, dscale);
+    return Columns::run(s, rows, width, RmsNormTerm<T>{in<T>(x), inverse, in<T>(dy)}, scratch, adds,
+                        {dscale});
   };
 }
 
@@ -471,8 +404,7 @@ pipewright_cuda_kernels kernel_table() {
   };
   fill_attention<ExactRows<Launcher>, float>(kernels);
   fill_ring<ExactRows<Launcher>, float>(kernels);
-  fill_columns<Launcher, float, false>(kernels);
-  fill_rms_columns<Launcher, float, false>(kernels);
+  fill_columns<ExactColumns<Launcher>, float>(kernels);
   kernels.images = image_kernels<Launcher, ExactRows<Launcher>, float>();
   return kernels;
 }
@@ -486,8 +418,7 @@ pipewright_cuda_kernels fast_kernel_table() {
   fill_routed_rows<Launcher, WideRows<Launcher>, T>(kernels);
   fill_attention<AttentionRows<Launcher>, T>(kernels);
   fill_ring<AttentionRows<Launcher>, T>(kernels);
-  fill_columns<Launcher, T, true>(kernels);
-  fill_rms_columns<Launcher, T, true>(kernels);
+  fill_columns<TiledColumns<Launcher>, T>(kernels);
   kernels.images = image_kernels<Launcher, PlaneRows<Launcher>, T>();
   return kernels;
 }

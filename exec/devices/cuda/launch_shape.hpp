@@ -46,4 +46,13 @@ inline LaunchShape shape_of_rows(std::size_t n) {
 /// A block for each row.
 inline LaunchShape shape_of_wide_rows(std::size_t n) { return {blocks_for(n, 1), kWideLanes}; }
 
+/// Of held rows a block has several where each is a warp's, else one.
+inline unsigned rows_of_held_block(int lanes) {
+  return static_cast<unsigned>(lanes == kLeastHeldLanes ? kRowThreads / kLeastHeldLanes : 1);
+}
+inline LaunchShape shape_of_held_rows(std::size_t n, int lanes) {
+  const unsigned rows = rows_of_held_block(lanes);
+  return {blocks_for(n, rows), rows * static_cast<unsigned>(lanes)};
+}
+
 }  // namespace pipewright::exec::cuda

@@ -18,7 +18,7 @@ struct SwigluForward {
   T* y;
 
   PIPEWRIGHT_HOST_DEVICE static float of(float gate, float up) {
-    return gate * sigmoid_of_negative(-gate) * up;
+    return gate * Sigmoid<T>::of_negative(-gate) * up;
   }
   static constexpr int kPack = kPackOf<T>;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {
@@ -43,11 +43,11 @@ struct SwigluBackwardInput {
   T* dx;
 
   PIPEWRIGHT_HOST_DEVICE static float of_gate(float gate, float up, float d) {
-    const float s = sigmoid_of_negative(-gate);
+    const float s = Sigmoid<T>::of_negative(-gate);
     return d * up * (s + gate * s * (1.0F - s));
   }
   PIPEWRIGHT_HOST_DEVICE static float of_up(float gate, float d) {
-    return d * (gate * sigmoid_of_negative(-gate));
+    return d * (gate * Sigmoid<T>::of_negative(-gate));
   }
   static constexpr int kPack = kPackOf<T>;
   PIPEWRIGHT_HOST_DEVICE void operator()(std::size_t i) const {

@@ -16,7 +16,7 @@
 
 #include "exec/devices/cuda/image_api.h"
 
-#define PIPEWRIGHT_CUDA_ABI 12
+#define PIPEWRIGHT_CUDA_ABI 13
 #define PIPEWRIGHT_CUDA_ENTRY "pipewright_cuda_entry"
 
 #ifdef __cplusplus
@@ -334,6 +334,8 @@ typedef struct pipewright_cuda_kernels {
   /* The matrix product of exec/devices/cpu/kernels/canonical_gemm.hpp: beta is 0, or it and alpha
    * are 1. */
   int (*canonical_gemm)(void* stream, const pipewright_cuda_gemm* gemm);
+  /* to[n] = values[n], which are read now. */
+  int (*keep_pointers)(void* stream, size_t n, const void* const* values, void** to);
   /* Occupies the stream for so long. */
   int (*delay)(void* stream, int64_t nanoseconds);
   pipewright_cuda_image_kernels images;
@@ -399,6 +401,13 @@ typedef struct pipewright_cuda {
   int (*gemm)(void* blas, const pipewright_cuda_gemm* gemm, int precision);
   /* 1: gemm() does what the bias and column_sums of such a product ask for. */
   int (*gemm_fuses)(void* blas, const pipewright_cuda_gemm* gemm, int precision);
+  /* 1: grouped_gemm() takes these. */
+  int (*gemms_group)(void* blas, const pipewright_cuda_gemm* gemms, int count, int precision);
+  /* As gemm() of each, in one launch: each is one product (outer and inner 1), and no two have a
+   * result in common. pointers[3 · count], read when the work is done: where in the GPU's memory
+   * all of a, of b and of c begin. */
+  int (*grouped_gemm)(void* blas, const pipewright_cuda_gemm* gemms, int count, int precision,
+                      void* const* pointers);
 
   /* --- Graphs --- */
   /* What is put on the stream from now on, and on streams from when they wait for an event of it,

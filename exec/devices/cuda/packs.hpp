@@ -68,6 +68,11 @@ inline bool begins_a_pack(const void* array) {
   return reinterpret_cast<std::uintptr_t>(array) % kPackBytes == 0;
 }
 
+template <class... Arrays>
+bool begin_packs(const Arrays*... arrays) {
+  return (begins_a_pack(arrays) && ...);
+}
+
 struct Same {
   PIPEWRIGHT_HOST_DEVICE float operator()(float x) const { return x; }
 };

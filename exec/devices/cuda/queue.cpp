@@ -1,6 +1,7 @@
 #include "exec/devices/cuda/queue.hpp"
 
 #include <cstddef>
+#include <vector>
 
 #include "core/base/error.hpp"
 
@@ -119,6 +120,12 @@ void Queue::drain() noexcept {
 void* Queue::computing() const { return streams_->computing; }
 void* Queue::arriving() const { return streams_->arriving; }
 
+std::vector<void*> Queue::streams() const {
+  std::vector<void*> all{computing(), arriving()};
+  all.insert(all.end(), of_transport_.begin(), of_transport_.end());
+  return all;
+}
+
 Event Queue::record(void* stream) { return streams_->record(stream); }
 
 Event Queue::mark(void* stream) {
@@ -150,6 +157,25 @@ void Queue::wait(void* stream, const Event& event) const {
 void Queue::multiply(const pipewright_cuda_gemm& product) const {
   if (site_.precision == Precision::Exact) return run(kernels().canonical_gemm, &product);
   require(cuda_, cuda_.gemm(blas_, &product, precision_of(site_.precision)));
+}
+
+/// The scratch is as large from the first time on, which is before NCCL's kernels may wait.
+void Queue::multiply_all(std::span<const pipewright_cuda_gemm> products, int most) {
+  const auto count = static_cast<int>(products.size());
+  const int precision = precision_of(site_.precision);
+  auto* const kept = static_cast<void**>(
+      blas_ == nullptr ? nullptr : scratch(3 * static_cast<std::size_t>(most) * sizeof(void*)));
+  if (kept == nullptr || count < 2 ||
+      cuda_.gemms_group(blas_, products.data(), count, precision) == 0) {
+    for (const pipewright_cuda_gemm& one : products) multiply(one);
+    return;
+  }
+  std::vector<const void*> pointers;
+  for (const pipewright_cuda_gemm& one : products) pointers.push_back(one.a.data);
+  for (const pipewright_cuda_gemm& one : products) pointers.push_back(one.b.data);
+  for (const pipewright_cuda_gemm& one : products) pointers.push_back(one.c);
+  run(kernels().keep_pointers, pointers.size(), pointers.data(), kept);
+  require(cuda_, cuda_.grouped_gemm(blas_, products.data(), count, precision, kept));
 }
 
 bool Queue::fuses(const pipewright_cuda_gemm& product) const {

@@ -9,6 +9,8 @@
 
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "exec/devices/cuda/bfloat16.hpp"
 #include "exec/devices/cuda/events.hpp"
@@ -60,6 +62,9 @@ class Queue {
   /// The stream of the computations, and that of arriving messages.
   void* computing() const;
   void* arriving() const;
+  /// Those, and the transport's own of this rank.
+  std::vector<void*> streams() const;
+  void add_stream(void* stream) { of_transport_.push_back(stream); }
   /// An event after all work that is on the stream by now.
   Event record(void* stream);
   /// An event that tells its time, and nothing else.
@@ -72,6 +77,9 @@ class Queue {
     require(cuda_, kernel(computing(), arguments...));
   }
   void multiply(const pipewright_cuda_gemm& product) const;
+  /// All of them, of which no two write to the same place: in one launch where cuBLAS has one for
+  /// them. `most`: there are never more of this kind.
+  void multiply_all(std::span<const pipewright_cuda_gemm> products, int most);
   /// Whether multiply() does what the product asks for besides.
   bool fuses(const pipewright_cuda_gemm& product) const;
   void copy(void* to, const void* from, std::size_t bytes) const;
@@ -120,6 +128,7 @@ class Queue {
   const pipewright_cuda& cuda_;
   const QueueSite site_;
   std::shared_ptr<Streams> streams_;
+  std::vector<void*> of_transport_;
   Pool memory_, messages_, weights_;
   void* workspace_ = nullptr;
   void* blas_ = nullptr;  // null in exact numerics

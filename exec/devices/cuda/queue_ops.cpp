@@ -128,9 +128,14 @@ void QueueOps::linear_forward(const LinearShape& s, const float* x, const float*
   queue_.multiply(forward_product(s, x, w, y));
 }
 
+pipewright_cuda_gemm QueueOps::input_product(const LinearShape& s, const float* dy, const float* w,
+                                             float* dx) {
+  return one_product(s.rows, s.in, s.out, dy, s.out, false, w, s.out, true, 0.0F, dx);
+}
+
 void QueueOps::linear_backward_input(const LinearShape& s, const float* dy, const float* w,
                                      float* dx) {
-  queue_.multiply(one_product(s.rows, s.in, s.out, dy, s.out, false, w, s.out, true, 0.0F, dx));
+  queue_.multiply(input_product(s, dy, w, dx));
 }
 
 pipewright_cuda_gemm QueueOps::weight_product(const LinearShape& s, const float* x, const float* dy,

@@ -159,6 +159,9 @@ class QueueOps final : public TensorOps, public LlamaOps, public ExpertOps, publ
   /// y = x · w.
   static pipewright_cuda_gemm forward_product(const LinearShape& shape, const float* x,
                                               const float* w, float* y);
+  /// dx = dy · w, transposed.
+  static pipewright_cuda_gemm input_product(const LinearShape& shape, const float* dy,
+                                            const float* w, float* dx);
   /// Adds x · dy to dw.
   pipewright_cuda_gemm weight_product(const LinearShape& shape, const float* x, const float* dy,
                                       float* dw);

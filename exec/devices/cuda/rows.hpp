@@ -8,7 +8,9 @@
 // …) give all lanes the same number, of term(a[j], b[j], …) for all elements, and reduce_places(n,
 // start, combine, term) of term(j); map(n, f, to, a, b, …) sets to[j] = f(a[j], b[j], …), and `to`
 // may be one of the arrays; each_place(n, f) calls f(j); first(f) calls f in lane 0; sync() lets
-// what the lanes have read or written be seen by one another. T is float or Bfloat16; all of it is
+// what the lanes have read or written be seen by one another; hold(n, a) says that a row is read
+// more than once, and gives what stands for it from then on: the array itself, or what the lanes
+// have of it in registers (exec/devices/cuda/held_rows.hpp). T is float or Bfloat16; all of it is
 // computed in float.
 #pragma once
 
@@ -18,8 +20,8 @@
 
 #include "exec/base/host_device.hpp"
 #include "exec/devices/cpu/kernels/exponential.hpp"
+#include "exec/devices/cuda/held_rows.hpp"
 #include "exec/devices/cuda/module_api.h"
-#include "exec/devices/cuda/row_packs.hpp"
 
 namespace pipewright::exec::cuda {
 
@@ -63,9 +65,10 @@ struct LayerNormForward {
   float *mean, *inverse_deviation;
   float epsilon;
 
+  bool can_be_held() const { return begin_packs(x, scale, shift, y); }
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
-    const T* in = x + row * static_cast<std::size_t>(width);
+    const auto in = lanes.hold(width, x + row * static_cast<std::size_t>(width));
     T* out = y + row * static_cast<std::size_t>(width);
     const float average = lanes.sum(width, Same{}, in) / static_cast<float>(width);
     const auto square = [average](float at) {
@@ -94,10 +97,12 @@ struct LayerNormBackwardInput {
   const T *scale, *dy;
   T* dx;
 
+  bool can_be_held() const { return begin_packs(x, scale, dy, dx); }
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
     const std::size_t at = row * static_cast<std::size_t>(width);
-    const T *in = x + at, *dout = dy + at;
+    const auto in = lanes.hold(width, x + at);
+    const auto dout = lanes.hold(width, dy + at);
     const float average = mean[row], inverse = inverse_deviation[row];
     const float per_width = 1.0F / static_cast<float>(width);
     const auto scaled = [](float d, float by) { return d * by; };
@@ -123,14 +128,16 @@ struct RmsNormForward {
   float* inverse_root;
   float epsilon;
 
+  bool can_be_held() const { return begin_packs(x, scale, y); }
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
     const std::size_t at = row * static_cast<std::size_t>(width);
     const auto square = [](float from) { return from * from; };
-    const float mean = lanes.sum(width, square, x + at) / static_cast<float>(width);
+    const auto in = lanes.hold(width, x + at);
+    const float mean = lanes.sum(width, square, in) / static_cast<float>(width);
     const float inverse = 1.0F / std::sqrt(mean + epsilon);
     const auto normed = [inverse](float from, float by) { return from * inverse * by; };
-    lanes.map(width, normed, y + at, x + at, scale);
+    lanes.map(width, normed, y + at, in, scale);
     float* const of_inverse = inverse_root + row;
     lanes.first([=] { *of_inverse = inverse; });
   }
@@ -144,6 +151,7 @@ struct RmsNormBackwardInput {
   const T *scale, *dy;
   T* dx;
 
+  bool can_be_held() const { return begin_packs(x, scale, dy, dx); }
   template <class Lanes>
   PIPEWRIGHT_HOST_DEVICE void operator()(const Lanes& lanes, std::size_t row) const {
     const std::size_t at = row * static_cast<std::size_t>(width);
@@ -152,11 +160,13 @@ struct RmsNormBackwardInput {
     const auto along = [inverse](float d, float by, float from) {
       return d * by * (from * inverse);
     };
-    const float gz_mean = lanes.sum(width, along, dy + at, scale, x + at) * per_width;
+    const auto in = lanes.hold(width, x + at);
+    const auto dout = lanes.hold(width, dy + at);
+    const float gz_mean = lanes.sum(width, along, dout, scale, in) * per_width;
     const auto gradient = [=](float d, float by, float from) {
       return inverse * (d * by - from * inverse * gz_mean);
     };
-    lanes.map(width, gradient, dx + at, dy + at, scale, x + at);
+    lanes.map(width, gradient, dx + at, dout, scale, in);
   }
 };
 

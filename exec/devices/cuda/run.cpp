@@ -105,9 +105,10 @@ GpuWorkLog work_of_step(Activities& activities, const Devices& devices, Peers* p
   return log;
 }
 
-void require_possible(const Program& program, const CudaTraining& training, int steps) {
+void require_possible(const Program& program, const CudaTraining& training, int steps,
+                      bool over_nccl) {
   cpu::require_fit(program, training.training);
-  require_trainable(program, training);
+  require_trainable(program, training, over_nccl);
   if (training.as_graph && steps < kLeastCapturedSteps)
     throw InputError(
         "--cuda-graph captures the second step, and this run has one; ask for more "
@@ -127,7 +128,8 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
 CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, const CostTable& costs,
                        const CudaTraining& training, const RunOptions& options,
                        const Messenger& messenger) {
-  require_possible(program, training, options.steps);
+  const bool over_nccl = static_cast<bool>(messenger.attach);
+  require_possible(program, training, options.steps, over_nccl);
   PhaseLog* const phases = training.training.phases;
   if (phases != nullptr) phases->begin(Phase::InitComm);
   std::optional<Activities> activities;
@@ -137,16 +139,20 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   Peers* const peers = messenger.transport.peers();
   Devices devices(static_cast<std::size_t>(program.ranks()));
   std::atomic<std::size_t> not_ready{messenger.transport.local_ranks().size()};
-  std::optional<StepGraph> graph;
-  if (training.as_graph) graph.emplace(cuda, sites.front().gpu, program.ranks());
+  // One of all ranks, or each rank's own.
+  std::vector<std::unique_ptr<StepGraph>> graphs(over_nccl ? devices.size() : 1);
+  if (training.as_graph && !over_nccl)
+    graphs.front() = std::make_unique<StepGraph>(cuda, sites.front().gpu, program.ranks());
   Observers observers(program, training, options.steps, peers);
   auto groups = cpu::groups_of_ranks(program, cpu::division_of(program, training.training),
                                      messenger.transport, messenger.group_of);
   const DeviceFactory make = [&](RankId rank, Clock&) {
     const auto r = static_cast<std::size_t>(rank.value);
+    std::unique_ptr<StepGraph>& graph = graphs[over_nccl ? r : 0];
+    if (training.as_graph && over_nccl) graph = std::make_unique<StepGraph>(cuda, sites[r].gpu, 1);
     auto device =
         std::make_unique<Device>(cuda, sites[r], program, training, rank, messenger.transport,
-                                 &messenger.times, graph ? &*graph : nullptr, std::move(groups[r]));
+                                 &messenger.times, graph.get(), std::move(groups[r]));
     devices[r] = device.get();
     observers.tell(*device);
     if (messenger.attach) {
@@ -162,7 +168,8 @@ CudaResult run_on_cuda(const pipewright_cuda& cuda, const Program& program, cons
   RunOptions watching = options;
   watching.first_step = training.training.first_step();
   // The times of the captured step are those of the capture, so it counts as warm-up.
-  if (graph) watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
+  if (training.as_graph)
+    watching.warm_up_steps = std::max(watching.warm_up_steps, kLeastCapturedSteps);
   if (activities) watching.median_timeline = false;
   watching.on_step = [&](int step, const StepResult& ended) {
     if (activities && step + 1 < options.steps) activities->discard();

@@ -23,12 +23,14 @@ StepWay way_of_captured_run(int step) {
   return step == kCapturedStep ? StepWay::Captured : StepWay::Replayed;
 }
 
-std::string why_not_captured(const Program& program, const Model& model, Precision precision) {
+std::string why_not_captured(const Program& program, const Model& model, Precision precision,
+                             bool over_nccl) {
   if (find_layer(model,
                  [](const Layer& layer) { return layer.kind == LayerKind::MixtureOfExperts; }))
     return "how many rows an expert takes is known only inside a step";
   for (InstructionId id = 0; id < program.code.size(); ++id) {
     const Instruction& in = program.code[id];
+    if (over_nccl && precision != Precision::Exact) continue;
     if (is_call(in.kind)) return "ranks that divide layers wait for one another inside a step";
     const bool is_tied = in.kind == ActionKind::ReduceTied;
     if (!is_tied && (!in.in_collective() || in.kind == ActionKind::ReduceNorm)) continue;
@@ -41,8 +43,9 @@ std::string why_not_captured(const Program& program, const Model& model, Precisi
   return "";
 }
 
-void require_captured(const Program& program, const Model& model, Precision precision) {
-  const std::string why = why_not_captured(program, model, precision);
+void require_captured(const Program& program, const Model& model, Precision precision,
+                      bool over_nccl) {
+  const std::string why = why_not_captured(program, model, precision, over_nccl);
   if (!why.empty())
     throw InputError("a step of this run cannot be one CUDA graph: " + why +
                      "; leave out --cuda-graph");
@@ -74,13 +77,12 @@ std::unique_lock<std::mutex> StepGraph::capture(const Queue& queue, bool is_firs
     require(cuda_, cuda_.record(begun_.get(), origin_));
   }
   queue.enter();
-  queue.wait(queue.computing(), begun_);
-  queue.wait(queue.arriving(), begun_);
+  for (void* const stream : queue.streams()) queue.wait(stream, begun_);
   return lock;
 }
 
 void StepGraph::leave(Queue& queue, int step) {
-  for (void* const stream : {queue.computing(), queue.arriving()}) {
+  for (void* const stream : queue.streams()) {
     const Event event = queue.record(stream);
     require(cuda_, cuda_.stream_waits(origin_, event.get()));
   }

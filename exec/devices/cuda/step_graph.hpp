@@ -6,9 +6,12 @@
 // optimizer's factors. What makes the host wait inside a step cannot be captured at all
 // (require_captured()).
 //
-// One for all ranks of a process, which are threads: a capture is one object that several threads
-// must not add to at once (CUDA runtime API, cudaGraph_t), so while a step is captured each puts
-// its work there under a lock. Must outlive the ranks' queues, and go before their partitions.
+// One for all ranks of a process, which are threads, where they copy from one another: a capture is
+// one object that several threads must not add to at once (CUDA runtime API, cudaGraph_t), so while
+// a step is captured each puts its work there under a lock. Over NCCL each rank has a graph of its
+// own, with NCCL's kernels in it, which meet those of the other ranks' graphs
+// (docs/decisions/0114-graphs-with-nccl.md). Must outlive the ranks' queues, and go before their
+// partitions.
 #pragma once
 
 #include <atomic>
@@ -30,10 +33,13 @@ inline constexpr int kLeastCapturedSteps = 2;
 /// `step` counts from the beginning of the run.
 StepWay way_of_captured_run(int step);
 
-/// Why the steps of such a Program and model cannot be captured; empty: they can.
-std::string why_not_captured(const Program& program, const Model& model, Precision precision);
+/// Why the steps of such a Program and model cannot be captured; empty: they can. `over_nccl`: that
+/// brings together what ranks share, in all numerics but the exact ones.
+std::string why_not_captured(const Program& program, const Model& model, Precision precision,
+                             bool over_nccl = false);
 /// Throws InputError with that reason.
-void require_captured(const Program& program, const Model& model, Precision precision);
+void require_captured(const Program& program, const Model& model, Precision precision,
+                      bool over_nccl);
 
 class StepGraph {
  public:

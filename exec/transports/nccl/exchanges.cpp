@@ -1,4 +1,5 @@
-// A RankLink's exchanges of rows between ranks that hold different experts.
+// A RankLink's sends and receives within a group: rows that go to other ranks' experts, and keys
+// and values that go round.
 #include <algorithm>
 #include <utility>
 
@@ -30,6 +31,28 @@ void RankLink::send_to_all(std::uint32_t c, const PartsOfMembers& parts, void* s
     in += come;
   }
   call([&] { return nccl_.group_end(); }, kWhat);
+  settle(c);
+}
+
+/// To the next member and from the one before, as one group: between two they are the same.
+void RankLink::send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream) {
+  const std::uint32_t c = plan_.of_collective[code(member).route];
+  const Communicator& group = plan_.communicators[c];
+  const int members = static_cast<int>(group.members.size()), own = group.index_of(rank_);
+  const int next = (own + 1) % members, before = (own + members - 1) % members;
+  const std::string what = program_.text(member);
+  constexpr int kKind = PIPEWRIGHT_NCCL_BYTES;
+  call([&] { return nccl_.group_start(); }, "a group");
+  for (const cuda::RoundOfGroup::Hop& hop : round.hops) {
+    call([&] { return nccl_.send(hop.sent, round.bytes, kKind, next, communicators_[c], stream); },
+         what.c_str());
+    call(
+        [&] {
+          return nccl_.receive(hop.arrived, round.bytes, kKind, before, communicators_[c], stream);
+        },
+        what.c_str());
+  }
+  call([&] { return nccl_.group_end(); }, "a group");
   settle(c);
 }
 

@@ -83,8 +83,10 @@ void RankLink::join(DeviceSide device, const std::vector<UniqueId>& ids) {
   const auto first = lanes_.rank_lane_begin[static_cast<std::size_t>(rank_.value)];
   const auto past = lanes_.rank_lane_begin[static_cast<std::size_t>(rank_.value) + 1];
   streams_ = {queue.computing()};
-  for (auto lane = first + 1; program_.policy.issue == Issue::Stream && lane < past; ++lane)
+  for (auto lane = first + 1; program_.policy.issue == Issue::Stream && lane < past; ++lane) {
     streams_.push_back(cuda::required(*cuda_, cuda_->stream(queue.site().partition)));
+    device_.queue->add_stream(streams_.back());
+  }
   const Buffer scratch = device_.queue->memory().take(kScratchBytes);
   queue.clear(scratch.at(), kScratchBytes);
   const std::int64_t free_before = free_bytes(*cuda_);
@@ -191,6 +193,7 @@ void RankLink::begin_step() {
 }
 
 void RankLink::issue(InstructionId end, PayloadPtr data) {
+  if (is_replayed()) return;
   const bool is_ready = data != nullptr || is_recv(code(end).kind);
   const std::uint32_t communicator = communicator_of(end);
   waiting_[communicator].push_back({end, std::move(data), is_ready});
@@ -199,6 +202,7 @@ void RankLink::issue(InstructionId end, PayloadPtr data) {
 }
 
 void RankLink::provide(InstructionId send, PayloadPtr data) {
+  if (is_replayed()) return;
   const std::uint32_t communicator = communicator_of(send);
   for (Waiting& one : waiting_[communicator]) {
     if (one.end != send) continue;
@@ -257,7 +261,7 @@ void RankLink::wait_for_turn(InstructionId end, const cuda::Event& ready) {
 void RankLink::prepare_call(InstructionId end, PayloadPtr data) {
   make_room_in_batch(end);
   cuda::Queue& queue = *device_.queue;
-  queue.enter();
+  device_.enter();
   std::unique_ptr<cuda::DevicePayload> payload;
   if (is_send(code(end).kind)) {
     payload.reset(dynamic_cast<cuda::DevicePayload*>(data.get()));
@@ -304,13 +308,15 @@ void RankLink::close_batch() {
 }
 
 cuda::Event RankLink::note_call(InstructionId id, cuda::Event start) {
-  cuda::Event behind = device_.timeline->mark(stream_of(id));
+  cuda::Event over = device_.timeline->mark(stream_of(id));
+  cuda::Event behind =
+      device_.queue->record(stream_of(id));  // in a capture nothing waits for marks
   {
     const std::scoped_lock lock(mutex_);
     behind_[id - begin_] = behind;
     called_.push_back(behind);
   }
-  device_.timeline->note_transfer(id, std::move(start), behind, false);
+  device_.timeline->note_transfer(id, std::move(start), std::move(over), false);
   return behind;
 }
 
@@ -337,6 +343,7 @@ bool RankLink::is_sum(InstructionId member) const {
 /// All members have these in one order (docs/semantics.md §3.2), so NCCL is called in that. A group
 /// has a communicator of its own.
 void RankLink::issue_sum(InstructionId member) {
+  if (is_replayed()) return;
   if (is_call(code(member).kind)) return make_sum(member);
   issued_sums_[member - begin_] = 1;
   for (; next_sum_ < sums_.size() && issued_sums_[sums_[next_sum_] - begin_] != 0; ++next_sum_) {
@@ -416,31 +423,9 @@ int RankLink::call_group(InstructionId member, const cuda::ArrayOfGroup& array,
   }
 }
 
-/// To the next member and from the one before, as one group: between two they are the same.
-void RankLink::send_round(InstructionId member, const cuda::RoundOfGroup& round, void* stream) {
-  const std::uint32_t c = plan_.of_collective[code(member).route];
-  const Communicator& group = plan_.communicators[c];
-  const int members = static_cast<int>(group.members.size()), own = group.index_of(rank_);
-  const int next = (own + 1) % members, before = (own + members - 1) % members;
-  const std::string what = program_.text(member);
-  constexpr int kKind = PIPEWRIGHT_NCCL_BYTES;
-  call([&] { return nccl_.group_start(); }, "a group");
-  for (const cuda::RoundOfGroup::Hop& hop : round.hops) {
-    call([&] { return nccl_.send(hop.sent, round.bytes, kKind, next, communicators_[c], stream); },
-         what.c_str());
-    call(
-        [&] {
-          return nccl_.receive(hop.arrived, round.bytes, kKind, before, communicators_[c], stream);
-        },
-        what.c_str());
-  }
-  call([&] { return nccl_.group_end(); }, "a group");
-  settle(c);
-}
-
 void RankLink::make_sum(InstructionId member) {
   cuda::Queue& queue = *device_.queue;
-  queue.enter();
+  device_.enter();
   const std::uint32_t c = plan_.of_collective[code(member).route];
   const cuda::DevicePart& part = *parts_[member - begin_];
   void* const stream = stream_of(member);
@@ -472,13 +457,16 @@ PartPtr RankLink::sum(InstructionId member) {
 }
 
 bool RankLink::is_called(InstructionId end) const {
+  if (is_replayed()) return true;
   const std::scoped_lock lock(mutex_);
   return behind_[end - begin_] != nullptr;
 }
 
 PayloadPtr RankLink::take(InstructionId recv) { return std::move(received_[recv - begin_]); }
 
+/// Whoever asks for an event of a capture spoils it (CUDA Programming Guide, stream capture).
 bool RankLink::has_ended(InstructionId end) const {
+  if (way_.load() != cuda::StepWay::Enqueued) return is_replayed();
   const std::scoped_lock lock(mutex_);
   const cuda::Event& behind = behind_[end - begin_];
   return behind != nullptr && cuda_->is_over(behind.get()) == 1;
@@ -486,6 +474,7 @@ bool RankLink::has_ended(InstructionId end) const {
 
 std::uint64_t RankLink::ended_count() const {
   const std::scoped_lock lock(mutex_);
+  if (way_.load() != cuda::StepWay::Enqueued) return ended_before_;
   while (over_ < called_.size() && cuda_->is_over(called_[over_].get()) == 1) ++over_;
   return ended_before_ + over_;
 }

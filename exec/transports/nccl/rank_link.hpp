@@ -11,6 +11,7 @@
 // What fails is a RunError with NCCL's words.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -24,6 +25,7 @@
 #include "exec/devices/cuda/payload.hpp"
 #include "exec/devices/cuda/pinned.hpp"
 #include "exec/devices/cuda/queue.hpp"
+#include "exec/devices/cuda/step_graph.hpp"
 #include "exec/devices/cuda/timeline.hpp"
 #include "exec/transports/nccl/communicators.hpp"
 #include "exec/transports/nccl/library.hpp"
@@ -36,6 +38,8 @@ struct DeviceSide {
   cuda::Queue* queue = nullptr;
   cuda::DeviceTimeline* timeline = nullptr;
   std::function<std::size_t(InstructionId recv)> message_bytes;
+  /// Before work is put on the rank's streams in a step.
+  std::function<void()> enter;
 };
 
 class RankLink {
@@ -50,6 +54,9 @@ class RankLink {
   /// Makes the communicators and connects them; waits for the other ranks.
   void join(DeviceSide device, const std::vector<UniqueId>& ids);
   void begin_step();
+  /// In a step that is replayed all calls are in its graph: none is made, and each counts as made.
+  /// Of one that is captured nobody may ask what has ended.
+  void goes(cuda::StepWay way) { way_.store(way); }
 
   /// As Transport's.
   void issue(InstructionId end, PayloadPtr data);
@@ -102,6 +109,7 @@ class RankLink {
   void* stream_of(InstructionId end) const;
   bool is_grouped() const { return program_.policy.issue == Issue::Grouped; }
   bool ends_run(InstructionId end) const;
+  bool is_replayed() const { return way_.load() == cuda::StepWay::Replayed; }
 
   void make(std::uint32_t communicator, const UniqueId& id);
   void warm_up(const WarmUp& what, const Buffer& scratch);
@@ -174,6 +182,7 @@ class RankLink {
   mutable std::mutex mutex_;          // guards what follows, and every call of NCCL
   std::vector<void*> communicators_;  // by the plan; null where the rank is no member
   bool aborted_ = false;
+  std::atomic<cuda::StepWay> way_{cuda::StepWay::Enqueued};
   std::vector<std::shared_ptr<const cuda::DevicePart>> parts_;  // by instruction of the list
   std::vector<cuda::Event> behind_;  // by instruction of the list; null: not called
   std::vector<cuda::Event> called_;  // of the step, in the order of calls

@@ -10,10 +10,6 @@ namespace {
 void require_possible(const cuda::CudaTraining& training) {
   if (!training.hold_ns.empty())
     throw InputError("--slow-link holds copies on one GPU; leave out --transport nccl");
-  if (training.as_graph)
-    throw InputError(
-        "the host waits within a step until NCCL has taken its calls, so the step cannot be one "
-        "CUDA graph; leave out --cuda-graph");
 }
 
 cuda::CudaResult run_over(NcclTransport& transport, const pipewright_cuda& cuda,

@@ -62,8 +62,10 @@ NcclTransport::~NcclTransport() = default;
 
 void NcclTransport::attach(RankId rank, cuda::Device& device) {
   link(rank).join({&device.queue(), &device.timeline(),
-                   [&device](InstructionId recv) { return device.message_bytes(recv); }},
+                   [&device](InstructionId recv) { return device.message_bytes(recv); },
+                   [&device] { device.enter_step(); }},
                   ids_);
+  device.tell_way([this, rank](cuda::StepWay way) { link(rank).goes(way); });
   device.note_transport_bytes(link(rank).library_bytes());
   device.leave_sums_to_transport();
 }

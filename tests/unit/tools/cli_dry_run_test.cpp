@@ -95,9 +95,6 @@ TEST(DryRun, RefusesWhatNcclCannotGiveInWords) {
       pipewright("run -s gpipe -p 2 -m 1 --device cuda --cuda-graph --no-cuda-graph", folder);
   EXPECT_EQ(both.status, 2);
   EXPECT_THAT(both.err, HasSubstr("take one of them"));
-  const auto polled = pipewright("run -s gpipe -p 2 -m 1 --transport nccl --cuda-graph", folder);
-  EXPECT_EQ(polled.status, 2);
-  EXPECT_THAT(polled.err, HasSubstr("leave out --transport nccl"));
   const auto sealed = pipewright("run -s gpipe -p 2 -m 1 --device cuda --verify-payloads", folder);
   EXPECT_EQ(sealed.status, 2);
   EXPECT_THAT(sealed.err, HasSubstr("messages on GPUs carry no checksum"));

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "exec/devices/cuda/column_major.hpp"
 #include "exec/devices/cuda/module/kernels.hpp"
@@ -208,6 +209,65 @@ int gemm(void* which, const pipewright_cuda_gemm* g, int precision) {
   return 0;
 }
 
+// --- Products of several shapes in one launch: cuBLAS 12.5 and newer ---
+
+#if CUBLAS_VERSION >= 120500
+// Where the library that is loaded is older, this is null.
+#pragma weak cublasGemmGroupedBatchedEx
+
+/// All pointers of 16-bit and TF32 products at 16 bytes (cuBLAS guide, cublasGemmGroupedBatchedEx;
+/// it allows less where k is odd).
+bool begin_at_packs(const pipewright_cuda_gemm& g) {
+  return alignment(g.a.data) >= 16 && alignment(g.b.data) >= 16 && alignment(g.c) >= 16;
+}
+
+/// Its results have the type of its factors: gradients of weights in float32 have not.
+int gemms_group(void*, const pipewright_cuda_gemm* gemms, int count, int precision) {
+  if (cublasGemmGroupedBatchedEx == nullptr) return 0;
+  const bool all = std::all_of(gemms, gemms + count, [&](const pipewright_cuda_gemm& g) {
+    return g.outer == 1 && g.inner == 1 && g.bias == nullptr && g.column_sums == nullptr &&
+           (precision != PIPEWRIGHT_CUDA_BF16 || g.c_is_float == 0) && begin_at_packs(g);
+  });
+  return all ? 1 : 0;
+}
+
+/// Each group is one product. All arrays but those of pointers are the host's.
+int grouped_gemm(void* which, const pipewright_cuda_gemm* gemms, int count, int precision,
+                 void* const* pointers) {
+  std::vector<cublasOperation_t> first_as, second_as;
+  std::vector<int> m, n, k, first_leading, second_leading, result_leading;
+  std::vector<float> alpha, beta;
+  for (int i = 0; i < count; ++i) {
+    const BlasCall of = blas_call(gemms[i], 0, precision);
+    first_as.push_back(operation(of.first));
+    second_as.push_back(operation(of.second));
+    m.push_back(of.m);
+    n.push_back(of.n);
+    k.push_back(of.k);
+    first_leading.push_back(of.first.leading);
+    second_leading.push_back(of.second.leading);
+    result_leading.push_back(of.result_leading);
+    alpha.push_back(of.alpha);
+    beta.push_back(of.beta);
+  }
+  const std::vector<int> one_each(static_cast<std::size_t>(count), 1);
+  const cudaDataType_t type = type_of(precision == PIPEWRIGHT_CUDA_BF16);
+  void* const* const a = pointers;  // what cuBLAS sees as the second factor (column_major.hpp)
+  void* const* const b = a + count;
+  return refused(cublasGemmGroupedBatchedEx(
+                     static_cast<Blas*>(which)->handle, first_as.data(), second_as.data(), m.data(),
+                     n.data(), k.data(), alpha.data(), b, type, first_leading.data(), a, type,
+                     second_leading.data(), beta.data(), b + count, type, result_leading.data(),
+                     count, one_each.data(), compute_type(precision)),
+                 "products of several experts");
+}
+#else
+int gemms_group(void*, const pipewright_cuda_gemm*, int, int) { return 0; }
+int grouped_gemm(void*, const pipewright_cuda_gemm*, int, int, void* const*) {
+  return failed("products of several experts: cuBLAS is older than 12.5");
+}
+#endif
+
 }  // namespace
 
 void offer_products(pipewright_cuda& table) {
@@ -215,6 +275,8 @@ void offer_products(pipewright_cuda& table) {
   table.release_blas = release_blas;
   table.gemm = gemm;
   table.gemm_fuses = gemm_fuses;
+  table.gemms_group = gemms_group;
+  table.grouped_gemm = grouped_gemm;
 }
 
 }  // namespace pipewright::exec::cuda

@@ -1,6 +1,6 @@
 // How the kernels are launched on a GPU: half warps or blocks for rows, and the tiles of the
 // canonical product; exec/devices/cuda/launch_shape.hpp has the grids. What they compute is in
-// exec/devices/cuda/: elements.hpp, rows.hpp, columns.hpp, column_parts.hpp, fixed_words.hpp,
+// exec/devices/cuda/: elements.hpp, rows.hpp, columns.hpp, column_tiles.hpp, fixed_words.hpp,
 // product_tiles.hpp and expert_elements.hpp. This file is compiled without contraction
 // (-fmad=false): only what says fma is one.
 #include <cuda_runtime.h>
@@ -46,6 +46,10 @@ struct RowLanes {
   template <class F, class To, class... Arrays>
   PIPEWRIGHT_HOST_DEVICE void map(int n, F f, To* to, const Arrays*... arrays) const {
     lane_map<kCount, packed>(lane, n, f, to, arrays...);
+  }
+  template <class T>
+  PIPEWRIGHT_HOST_DEVICE const T* hold(int, const T* row) const {
+    return row;
   }
   template <class Term, class... Arrays>
   PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term, const Arrays*... arrays) const {
@@ -150,6 +154,79 @@ __global__ void __launch_bounds__(kWideLanes) wide_row_kernel(std::size_t n, F f
     f(WholeBlock{{static_cast<int>(threadIdx.x)}, of_warps}, row);
 }
 
+/// A warp or a block on one row, which it keeps in registers.
+template <int packs>
+struct HoldingLanes {
+  int lane, lanes;
+  float* of_warps;  // shared memory, two times kMostHeldLanes / kWarp floats
+  mutable int turn = 0;
+
+  template <class T>
+  PIPEWRIGHT_HOST_DEVICE HeldPacks<T, packs> hold(int n, const T* row) const {
+    return held_packs<packs>(lane, lanes, n, row);
+  }
+  template <class Term, class... Rows>
+  PIPEWRIGHT_HOST_DEVICE float sum(int n, Term term, const Rows&... rows) const {
+    return together(held_part<packs>(lane, lanes, n, term, rows...));
+  }
+  template <class F, class To, class... Rows>
+  PIPEWRIGHT_HOST_DEVICE void map(int n, F f, To* to, const Rows&... rows) const {
+    held_map<packs>(lane, lanes, n, f, to, rows...);
+  }
+  template <class F>
+  PIPEWRIGHT_HOST_DEVICE void first(F f) const {
+    if (lane == 0) f();
+  }
+
+ private:
+  /// Of `count` neighbours in a warp each gets what they have together. a + b is b + a, so all get
+  /// the bits of the first, which are those of halves.
+  PIPEWRIGHT_HOST_DEVICE static float exchanged(float part, [[maybe_unused]] int count) {
+#if defined(__CUDA_ARCH__)
+    for (int half = count / 2; half > 0; half /= 2)
+      part += __shfl_xor_sync(0xFFFFFFFFU, part, half);
+#endif
+    return part;
+  }
+  /// One barrier a sum: the next one has the other half of the shared memory, and who writes to
+  /// this one again has passed that one's barrier, behind everybody's reads.
+  PIPEWRIGHT_HOST_DEVICE float together(float part) const {
+    part = exchanged(part, kWarp);
+    if (lanes == kWarp) return part;
+#if defined(__CUDA_ARCH__)
+    const int warps = lanes / kWarp;
+    float* const own = of_warps + turn * (kMostHeldLanes / kWarp);
+    turn = 1 - turn;
+    if (lane % kWarp == 0) own[lane / kWarp] = part;
+    __syncthreads();
+    part = exchanged(own[lane & (warps - 1)], warps);
+#endif
+    return part;
+  }
+};
+
+/// blockDim: the threads of a row, and the rows of a block.
+template <int packs, class F>
+__global__ void __launch_bounds__(kMostHeldLanes, 1) held_row_kernel(std::size_t n, F f) {
+  __shared__ float of_warps[2 * (kMostHeldLanes / kWarp)];
+  const HoldingLanes<packs> own{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),
+                                of_warps};
+  const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.y;
+  for (std::size_t row = static_cast<std::size_t>(blockIdx.x) * blockDim.y + threadIdx.y; row < n;
+       row += step)
+    f(own, row);
+}
+
+// --- Columns ---
+
+template <class F>
+__global__ void __launch_bounds__(kTileThreads) column_kernel(F f) {
+  __shared__ typename F::Shared shared;
+  f.add(blockIdx.x, blockIdx.y, static_cast<int>(threadIdx.x), shared);
+  __syncthreads();
+  f.total(blockIdx.x, blockIdx.y, static_cast<int>(threadIdx.x), shared);
+}
+
 // --- The canonical product ---
 
 __global__ void __launch_bounds__(kProductThreads) product_kernel(pipewright_cuda_gemm g) {
@@ -204,6 +281,22 @@ struct Launcher {
     const LaunchShape shape = shape_of_wide_rows(n);
     wide_row_kernel<<<shape.blocks, shape.threads, 0, static_cast<cudaStream_t>(stream)>>>(n, f);
     return noted(cudaGetLastError(), "a kernel of long rows");
+  }
+  template <int packs, class F>
+  static int held_rows(void* stream, std::size_t n, int lanes, F f) {
+    if (n == 0) return 0;
+    const dim3 block(static_cast<unsigned>(lanes), rows_of_held_block(lanes));
+    held_row_kernel<packs>
+        <<<shape_of_held_rows(n, lanes).blocks, block, 0, static_cast<cudaStream_t>(stream)>>>(n,
+                                                                                               f);
+    return noted(cudaGetLastError(), "a kernel of held rows");
+  }
+  template <class F>
+  static int tiles(void* stream, F f) {
+    const dim3 grid(static_cast<unsigned>(column_tiles_of(f.width)),
+                    static_cast<unsigned>(f.parts));
+    column_kernel<<<grid, kTileThreads, 0, static_cast<cudaStream_t>(stream)>>>(f);
+    return noted(cudaGetLastError(), "sums of columns");
   }
   static int product(void* stream, const pipewright_cuda_gemm& g) {
     const dim3 grid(static_cast<unsigned>(tiles_of(g.n)), static_cast<unsigned>(tiles_of(g.m)),

@@ -1,6 +1,9 @@
 // What QueueOps has for mixtures of experts. How many rows an expert takes is the router's
 // decision, made on the GPU; products need it on the host, which waits for it once in each F
-// (docs/decisions/0099-mixtures-on-gpus.md).
+// (docs/decisions/0099-mixtures-on-gpus.md). Those of all experts are one launch where cuBLAS has
+// one for their types (docs/decisions/0113-experts-in-one-launch.md).
+#include <vector>
+
 #include "core/model/experts.hpp"
 #include "exec/devices/cuda/queue_ops.hpp"
 
@@ -21,6 +24,8 @@ std::size_t index(int i) { return static_cast<std::size_t>(i); }
 std::size_t words(std::int64_t rows, int width) {
   return static_cast<std::size_t>(rows) * index(width);
 }
+/// Of each member and each of its experts.
+int most_products(const ExpertLinearShape& shape) { return shape.members * shape.experts; }
 /// Where an expert's matrix begins.
 std::size_t matrix_of(const ExpertLinearShape& shape, int expert) {
   return index(expert) * index(shape.in) * index(shape.out);
@@ -193,29 +198,35 @@ void QueueOps::clear_behind_runs(const ExpertLinearShape& s, const std::int32_t*
 
 void QueueOps::expert_linear_forward(const ExpertLinearShape& s, const std::int32_t* begin,
                                      const float* x, const float* w, float* y) {
+  std::vector<pipewright_cuda_gemm> products;
   for_each_expert(s, begin, [&](int e, const LinearShape& own, std::int64_t first) {
-    linear_forward(own, at(x, words(first, s.in)), at(w, matrix_of(s, e)),
-                   at(y, words(first, s.out)));
+    products.push_back(forward_product(own, at(x, words(first, s.in)), at(w, matrix_of(s, e)),
+                                       at(y, words(first, s.out))));
   });
+  queue_.multiply_all(products, most_products(s));
   clear_behind_runs(s, begin, s.out, y);
 }
 
 void QueueOps::expert_linear_backward_input(const ExpertLinearShape& s, const std::int32_t* begin,
                                             const float* dy, const float* w, float* dx) {
+  std::vector<pipewright_cuda_gemm> products;
   for_each_expert(s, begin, [&](int e, const LinearShape& own, std::int64_t first) {
-    linear_backward_input(own, at(dy, words(first, s.out)), at(w, matrix_of(s, e)),
-                          at(dx, words(first, s.in)));
+    products.push_back(input_product(own, at(dy, words(first, s.out)), at(w, matrix_of(s, e)),
+                                     at(dx, words(first, s.in))));
   });
+  queue_.multiply_all(products, most_products(s));
   clear_behind_runs(s, begin, s.in, dx);
 }
 
 void QueueOps::expert_linear_backward_weight(const ExpertLinearShape& s, const RunsOfMember& runs,
                                              const std::int32_t* begin, const float* x,
                                              const float* dy, float* dw) {
+  std::vector<pipewright_cuda_gemm> products;
   for_each_expert_of(runs, s, begin, [&](int e, const LinearShape& own, std::int64_t first) {
-    linear_backward_weight(own, at(x, words(first, s.in)), at(dy, words(first, s.out)),
-                           dw + matrix_of(s, e));
+    products.push_back(weight_product(own, at(x, words(first, s.in)), at(dy, words(first, s.out)),
+                                      dw + matrix_of(s, e)));
   });
+  queue_.multiply_all(products, most_products(s));
 }
 
 void QueueOps::expert_bias_forward(const ExpertLinearShape& s, const std::int32_t* begin,
