@@ -92,6 +92,16 @@ ParallelSetup setup_of(const Document& row) {
   return setup;
 }
 
+std::vector<ParallelSetup> with_sizes_of(const MeasuredCase& row, int samples) {
+  std::vector<ParallelSetup> all;
+  for (int size = 1; size <= samples && samples % size == 0; size *= 2) {
+    all.push_back(row.setup);
+    all.back().micro_batch_size = size;
+    all.back().micro_batches = samples / size;
+  }
+  return all;
+}
+
 std::nullopt_t without(MeasuredTable& table, const char* reason) {
   ++table.left_out[reason];
   return std::nullopt;
@@ -115,8 +125,7 @@ std::string precision_of(const Document& row) {
 std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& row,
                                         const std::string& device, const char* seconds) {
   const std::string precision = precision_of(row);
-  if (number_or(row, "gbs", 0) == 0 || number_or(row, "mbs", 0) == 0)
-    return without(table, "no batch or micro-batch");
+  if (number_or(row, "gbs", 0) == 0) return without(table, "no batch");
   if (row.value("superseded", false)) return without(table, "superseded on its page");
   if (!row.value("note", "").empty()) return without(table, "the row does not agree with itself");
   const std::string name = row.at("model");
@@ -140,6 +149,8 @@ std::optional<MeasuredCase> recipe_case(MeasuredTable& table, const Document& ro
   result.setup.sequence_parallel = result.setup.tensor > 1;
   result.setup.zero = 1;
   result.setup.overlap_gradients = true;
+  if (number_or(row, "mbs", 0) == 0 && result.setup.data > 0)
+    result.candidates = with_sizes_of(result, row.at("gbs").get<int>() / result.setup.data);
   result.measured = row.at(seconds);
   return result;
 }

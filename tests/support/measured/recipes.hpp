@@ -18,6 +18,9 @@ std::string text_of(const Document& row, const char* name);
 /// Degrees, batch and recompute of a row; data parallel ranks are the devices that are left.
 planner::ParallelSetup setup_of(const Document& row);
 
+/// Of a row that does not tell its micro-batch: every power of two that a replica's samples allow.
+std::vector<planner::ParallelSetup> with_sizes_of(const MeasuredCase& row, int samples);
+
 /// Counts a row that the estimate cannot be asked for.
 std::nullopt_t without(MeasuredTable& table, const char* reason);
 

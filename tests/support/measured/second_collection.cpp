@@ -163,7 +163,7 @@ int jax_shards(const std::string& model, int devices) {
 /// (xla_gpu_enable_while_loop_double_buffering: on for MaxText, off for PaxML).
 std::optional<MeasuredCase> jax_case(MeasuredTable& table, const Document& r) {
   const std::string name = text_of(r, "model");
-  if (number_or(r, "gbs", 0) == 0) return without(table, "no batch or micro-batch");
+  if (number_or(r, "gbs", 0) == 0) return without(table, "no batch");
   MeasuredCase result;
   result.framework = maxtext();
   result.setup = setup_of(r);
@@ -197,6 +197,7 @@ std::optional<MeasuredCase> dgxc_case(MeasuredTable& table, const Document& r) {
   if (!row || r.at("model").get<std::string>().find("finetune") == std::string::npos) return row;
   adapt_as_megatron(*row);
   row->setup.zero = 0;  // use_distributed_optimizer = False with LoRA (NeMo, llm/recipes)
+  for (ParallelSetup& candidate : row->candidates) candidate.zero = 0;
   return row;
 }
 
@@ -226,17 +227,6 @@ std::optional<MeasuredCase> automodel_case(MeasuredTable& table, const Document&
     row->setup.recompute.of_all = LayerRecompute::Whole;
   }
   return row;
-}
-
-/// Of a row that does not tell its micro-batch: every power of two that a replica's samples allow.
-std::vector<ParallelSetup> with_sizes_of(const MeasuredCase& row, int samples) {
-  std::vector<ParallelSetup> all;
-  for (int size = 1; size <= samples && samples % size == 0; size *= 2) {
-    all.push_back(row.setup);
-    all.back().micro_batch_size = size;
-    all.back().micro_batches = samples / size;
-  }
-  return all;
 }
 
 /// The page has TFLOP/s, by NeMo's formula of that time, whose attention counts all of a square
@@ -275,7 +265,7 @@ const char* why_not_of_amd(const Document& row) {
   const std::string table = text_of(row, "table");
   if (table.starts_with("simulated")) return "another tool's prediction";
   if (table.starts_with("figure")) return "no device";
-  if (number_or(row, "gbs", 0) == 0) return "no batch or micro-batch";
+  if (number_or(row, "gbs", 0) == 0) return "no batch";
   return "a model or framework that the estimate does not know";
 }
 
