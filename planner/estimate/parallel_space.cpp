@@ -139,9 +139,9 @@ class Setups {
     using ByStage = ParallelSpace::ByStage;
     if (space_.by_stage != ByStage::Only) {
       for (const LayerRecompute recompute : space_.recompute.empty() ? kEvery : space_.recompute) {
-        // Flash attention has no scores to compute again: it is tried where somebody asks for it.
+        // Flash attention has no scores to compute again: only who asks for nothing else gets it.
         if (recompute == LayerRecompute::Attention && framework_.flash_attention &&
-            space_.recompute.empty())
+            space_.recompute.size() != 1)
           continue;
         setup.recompute = {recompute};
         add_savings(setup);
