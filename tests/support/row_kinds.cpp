@@ -22,8 +22,8 @@ bool has_8_bits(const MeasuredCase& row) {
 bool is_old(const MeasuredCase& row) { return has_device(row, "V100") || has_device(row, "T4"); }
 bool adapts(const MeasuredCase& row) { return row.model.lora.is_used(); }
 bool is_dense(const MeasuredCase& row) {
-  return !adapts(row) && !is_mixture(row) && !is_shared_out(row) && row.framework.product_bytes == 2 &&
-         !is_old(row);
+  return !adapts(row) && !is_mixture(row) && !is_shared_out(row) &&
+         row.framework.product_bytes == 2 && !is_old(row);
 }
 
 bool is_dense_on_a100(const MeasuredCase& row) { return is_dense(row) && has_device(row, "A100"); }

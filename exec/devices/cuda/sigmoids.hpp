@@ -1,7 +1,7 @@
 // The sigmoid inside of activations. Tables of float32 have the CPU's bits: the exponential is a
 // polynomial and the division is IEEE's, some forty instructions an element, which is more than an
-// SM can issue while memory brings the elements (docs/decisions/0112-kernels-that-memory-holds-up.md).
-// Where the result is rounded to 16 bits, the GPU's own exponential and reciprocal are as good.
+// SM can issue while memory brings the elements (decision 112). Where the result is rounded to 16
+// bits, the GPU's own exponential and reciprocal are as good.
 #pragma once
 
 #include <cmath>
