@@ -124,6 +124,19 @@ TEST(Layout, NoRoomHasTooManySources) {
   for (const auto& [folder, sources] : tests) EXPECT_LE(sources, kMostSources) << folder;
 }
 
+/// A test that no CMakeLists.txt names is never built, and so never fails.
+TEST(Layout, EverySourceOfATestIsBuilt) {
+  std::string lists;
+  std::vector<std::string> sources;
+  for (const auto& entry : fs::recursive_directory_iterator(root() / "tests")) {
+    const fs::path& path = entry.path();
+    if (path.filename() == "CMakeLists.txt") lists += text_of(path);
+    if (path.extension() == ".cpp") sources.push_back(path.filename().string());
+  }
+  for (const std::string& source : sources)
+    EXPECT_TRUE(std::regex_search(lists, std::regex("[ /(\n]" + source + "[ )\n]"))) << source;
+}
+
 /// What the CMakeLists.txt of the tops list.
 std::set<std::string> installed_headers() {
   static const std::regex header("\n *([a-z0-9_/]+\\.hp?p?)\\b");
