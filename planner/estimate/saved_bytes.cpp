@@ -32,15 +32,20 @@ double key_value_width(const Architecture& model, const BlockSizes& sizes) {
   return heads * (sizes.query_width + sizes.value_width);
 }
 
+/// Of every token's queries, keys and values on this rank.
+double query_key_value_bytes(const Architecture& model, const BlockSizes& sizes) {
+  return 2 * sizes.samples * sizes.sequence *
+         (sizes.heads * sizes.query_width + key_value_width(model, sizes));
+}
+
 double attention_bytes(const Architecture& model, const FrameworkTraits& framework,
                        const ParallelSetup& setup, const BlockSizes& sizes,
                        LayerRecompute recompute) {
   const double split = static_cast<double>(setup.tensor) * setup.context;
   const double rows = sizes.samples * sizes.sequence;
   const bool latent = model.latent.is_used();
-  double bytes = latent && framework.recomputes_projections
-                     ? 0
-                     : 2 * rows * (sizes.heads * sizes.query_width + key_value_width(model, sizes));
+  double bytes =
+      latent && framework.recomputes_projections ? 0 : query_key_value_bytes(model, sizes);
   // Input of the product after attention, which the backward of flash attention reads, too.
   const bool reads_result = model.lora.is_used() && framework.flash_attention;
   bytes += (reads_result ? 2 : input_bytes(model, framework, LoraPlace::Projection)) * rows *
@@ -97,9 +102,7 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
     const bool attends = kind.has_attention();
     double bytes = 2 * sizes.rows * model.hidden;
     if (framework.keeps_mixed && attends) bytes += 2 * sizes.rows * model.hidden;
-    if (framework.keeps_queries && attends)
-      bytes += 2 * sizes.samples * sizes.sequence *
-               (sizes.heads * sizes.query_width + key_value_width(model, sizes));
+    if (framework.keeps_queries && attends) bytes += query_key_value_bytes(model, sizes);
     return bytes;
   }
   double bytes =

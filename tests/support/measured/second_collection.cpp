@@ -295,9 +295,8 @@ std::vector<MeasuredTable> second_collection(const std::filesystem::path& folder
                "mixtures of experts on 8 to 256 H100, FSDP2 of PyTorch", automodel_case),
       table_of(
           folder, "NVIDIA's long sequences", "nvidia_long_sequence.json",
-          "Llama 2 7B on H100 and Llama 3 8B on B200, 4 to 1,024 devices, sequences of 4,096 to "
-          "1,048,576 tokens, products of 8 bits; the fastest micro-batch that fits, which the "
-          "page does not tell",
+          "Llama 2 7B on 4 to 1,024 H100, sequences of 4,096 to 1,048,576 tokens, products of 8 "
+          "bits; the fastest micro-batch that fits, which the page does not tell",
           long_sequence_case)};
 }
 
