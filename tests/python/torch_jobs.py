@@ -78,13 +78,13 @@ class Block(torch.nn.Module):
         self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x):
-        samples = x.shape[0]
+        samples, length, _ = x.shape
         q, k, v = (
-            part.reshape(samples, LENGTH, HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1)
+            part.reshape(samples, length, HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1)
         )
-        seen = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+        seen = torch.ones(length, length, dtype=torch.bool).tril()
         scores = (q @ k.transpose(-1, -2) / (WIDTH // HEADS) ** 0.5).masked_fill(~seen, float("-inf"))
-        mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(samples, LENGTH, WIDTH)
+        mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(samples, length, WIDTH)
         x = x + self.out(mixed)
         return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x))))
 

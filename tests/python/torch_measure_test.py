@@ -30,6 +30,16 @@ nn = torch.nn
 REPEATS = 3
 
 
+class FixedLength(Gpt):
+    """Its positions are a number's."""
+
+    def __init__(self):
+        super().__init__(blocks=1)
+
+    def forward(self, tokens):
+        return self.head(self.blocks[0](self.words(tokens) + self.places(torch.arange(LENGTH))))
+
+
 class Wide(nn.Module):
     """Layers of very different size."""
 
@@ -171,6 +181,12 @@ class Measure(unittest.TestCase):
         with self.assertRaisesRegex(pipewright.InputError, f"{LENGTH // 3} to {LENGTH}, found {LENGTH + 1}") as refused:
             tuned([LENGTH] * 7 + [LENGTH + 1])
         self.assertEqual(refused.exception.pointer, "/sample_lengths/7")
+
+    def test_a_model_of_one_length_is_not_measured_with_another(self):
+        captured = pipewright.torch.capture(FixedLength(), gpt_batch(2)[0], name="fixed")
+        self.assertFalse(captured.any_length)
+        with self.assertRaisesRegex(pipewright.InputError, f"fixed was captured for length {LENGTH} alone"):
+            pipewright.torch.measure(captured, [gpt_batch(2), gpt_batch(2, LENGTH // 2)], loss_fn)
 
     def test_measure_starts_processes_of_its_own(self):
         model = nn.Sequential(nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 256))

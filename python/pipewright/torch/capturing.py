@@ -37,6 +37,7 @@ class Captured:
     tied: list[list[str]]  # names of parameters that are one
     shared: dict[str, int]  # inputs that several layers take, such as a mask, with their places in the example
     remarks: list[str] = field(default_factory=list)  # which modules became one layer, and why
+    any_length: bool = True  # the layers take samples of other lengths (the second dimension) than the example's
 
     @property
     def micro_batch_size(self) -> int:
@@ -109,10 +110,15 @@ def named_children(model: Any) -> Layers:
     return list(zip(model._modules, model))
 
 
-def exported_chain(model: Any, inputs: tuple[Any, ...], names: list[str], together: bool) -> Chain:
-    """By torch.export, for micro-batches of any size where the model allows it."""
+def is_number(size: Any) -> bool:
+    """Of a shape of torch.export's: it is the same for all inputs. What is free has a symbol."""
+    return str(size).isdigit()
+
+
+def exported_chain(model: Any, inputs: tuple[Any, ...], names: list[str], together: bool, free: Sequence[int]) -> Chain:
+    """By torch.export, for inputs of any size in these dimensions, where the model allows it."""
     torch = require_torch()
-    sizes = [{0: torch.export.Dim.AUTO} for _ in inputs]
+    sizes = [{place: torch.export.Dim.AUTO for place in free if place < one.dim()} for one in inputs]
     with quietly():
         if names:
             named = dict(zip(names, inputs))
@@ -124,10 +130,23 @@ def exported_chain(model: Any, inputs: tuple[Any, ...], names: list[str], togeth
     except TypeError:  # before 2.9 there are none
         module = program.module()
     chain = chain_of(module, model, together)
-    size = next(node.meta["val"].shape[0] for node in module.graph.nodes if node.op == "placeholder")
-    if isinstance(size, int):
-        chain.remarks.append(f"the layers are for micro-batches of {size} samples alone")
+    shapes = [node.meta["val"].shape for node in module.graph.nodes if node.op == "placeholder"]
+    if is_number(shapes[0][0]):
+        chain.remarks.append(f"the layers are for micro-batches of {shapes[0][0]} samples alone")
+    chain.any_length = not any(len(shape) > 1 and is_number(shape[1]) for shape in shapes)
     return chain
+
+
+def exported_anyhow(model: Any, inputs: tuple[Any, ...], names: list[str], together: bool) -> Chain:
+    """For samples of any length too, unless that leaves fewer layers: sizes may pass no cut."""
+    try:
+        chain = exported_chain(model, inputs, names, together, (0, 1))
+    except Exception:  # whatever the tracing of any model may raise; what it is for all lengths alike comes again
+        return exported_chain(model, inputs, names, together, (0,))
+    if not chain.remarks or not chain.any_length:
+        return chain
+    fixed = exported_chain(model, inputs, names, together, (0,))
+    return fixed if len(fixed.layers) > len(chain.layers) else chain
 
 
 def called_chain(model: Any, inputs: tuple[Any, ...], names: list[str]) -> Layers:
@@ -191,7 +210,7 @@ def chain(model: Any, inputs: tuple[Any, ...], names: list[str], together: bool)
         layers, remarks = named_children(model), []
         return Chain(*(tied_layers(layers) if together else (layers, remarks)))
     try:
-        return exported_chain(model, inputs, names, together)
+        return exported_anyhow(model, inputs, names, together)
     except Exception as error:  # whatever the tracing of any model may raise
         reason = sentence_of(error)
         if is_within(error, type(model).forward):
@@ -316,4 +335,5 @@ def capture(model: Any, example: Any, *, name: str | None = None, tied: str = "t
         tied=tied_names(model),
         shared=known.shared,
         remarks=known.remarks,
+        any_length=known.any_length,
     )

@@ -32,6 +32,7 @@ class Chain:
     remarks: list[str]  # which modules became one layer, and why
     outputs: list[str] = field(default_factory=list)  # names of what the last layer returns, where the model gives some
     shared: dict[str, int] = field(default_factory=dict)  # inputs that layers take by name, with their places
+    any_length: bool = True  # the layers take samples of other lengths than the example's
 
 
 def is_container(module: Any) -> bool:
@@ -310,7 +311,9 @@ class Builder:
             return self.known[node]
         torch = self.graph.torch
         if self.graph.is_size(node) and any(not self.graph.is_size(source) for source in node.all_input_nodes):
-            place = None if node.all_input_nodes[0] in self.known else same_dimension(node, self.entering[0])
+            source = node.all_input_nodes[0]
+            own = source in self.known and source not in self.shared  # a layer takes no mask for its size alone
+            place = None if own else same_dimension(node, self.entering[0])
             if place is not None:
                 of = self.known[self.entering[0]]
                 self.known[node] = self.made.call_function(torch.ops.aten.sym_size.int, (of, place))

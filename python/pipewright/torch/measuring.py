@@ -197,6 +197,19 @@ def batches_of(batches: Sequence[Any], names: Sequence[str]) -> list[tuple[tuple
     return [known[key] for key in sorted(known)]
 
 
+def require_lengths(model: Any, batches: Sequence[tuple[tuple[Any, ...], Any]]) -> None:
+    """InputError where a captured model's layers do not take samples of a batch's length."""
+    if not isinstance(model, Captured) or model.any_length:
+        return
+    only = length_of(model.example)
+    for inputs, _ in batches:
+        if length_of(inputs) != only:
+            raise InputError(
+                f"batches: one has samples of length {length_of(inputs)}, and {model.name} was captured for length {only} "
+                "alone (its forward has the length as a number, or torch.export made it one)"
+            )
+
+
 def names_in(model: Any) -> list[str]:
     return model.names if isinstance(model, Captured) else []
 
@@ -299,7 +312,7 @@ def measure(
     known = name or (model.name if isinstance(model, Captured) else "model")
     arguments = (model, batches, loss_fn, {"repeats": repeats, "optimizer": optimizer, "name": known})
     device_of([layer for _, layer in named_layers(model)])
-    batches_of(batches, names_in(model))
+    require_lengths(model, batches_of(batches, names_in(model)))
     if processes is not None:
         if processes < 1:
             raise InputError(f"processes: expected 1 or more, got {processes}")
