@@ -39,6 +39,7 @@ ScheduleRequest request_for(const ParallelSetup& parallel, const std::vector<Sta
   ScheduleRequest request = request_of(parallel);
   request.costs = std::move(costs);
   request.memory_limit = most;
+  request.keeps_promise = true;  // who names zb-1p wants 1F1B's memory, whatever the devices have
   return request;
 }
 

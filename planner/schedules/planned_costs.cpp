@@ -139,11 +139,9 @@ PlannedCosts planned_costs(const ScheduleRequest& request, const Placement& plac
     planned.stage_of.insert(planned.stage_of.end(), stages.begin(), stages.end());
   for (const RankNeeds& needs : needs_by_rank(request.costs, placement)) {
     std::int64_t room = kUnlimited;
-    if (request.memory_limit.value != 0) {
-      room = request.memory_limit.value - needs.constant;
-    } else if (under_way > 0) {
-      room = std::max(under_way * needs.forwards, needs.forwards + needs.spare);
-    }
+    if (request.memory_limit.value != 0) room = request.memory_limit.value - needs.constant;
+    if (under_way > 0 && (request.memory_limit.value == 0 || request.keeps_promise))
+      room = std::min(room, std::max(under_way * needs.forwards, needs.forwards + needs.spare));
     planned.room_i.push_back(room);
     planned.room_f.push_back(room - needs.spare);
     planned.window.push_back(needs.forwards == 0 ? request.micro_batches

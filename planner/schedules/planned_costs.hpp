@@ -40,8 +40,9 @@ struct PlannedCosts {
   }
 };
 
-/// `under_way`: where the request sets no memory limit, the forwards of so many micro-batches are
-/// the limit of each rank; 0: there is none. Only for requests that refuse_costs() lets pass.
+/// `under_way`: where the request sets no memory limit, or keeps the schedule's promise, the
+/// forwards of so many micro-batches are the limit of each rank; 0: there is none. Only for
+/// requests that refuse_costs() lets pass.
 PlannedCosts planned_costs(const ScheduleRequest& request, const Placement& placement,
                            int under_way);
 

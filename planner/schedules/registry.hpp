@@ -23,7 +23,8 @@ struct ScheduleRequest {
   /// What a cost-driven schedule plans for, stage by stage; without stages F = I = W = 1, no
   /// latency, one unit of memory from F to W. The others do not look at it.
   CostTable costs = {};
-  Bytes memory_limit = {};  // a rank's, for costs.memory; 0: what the schedule's name promises
+  Bytes memory_limit = {};     // a rank's, for costs.memory; 0: what the schedule's name promises
+  bool keeps_promise = false;  // more than its name promises it does not take of a larger limit
 };
 
 /// Where a schedule puts its stages.

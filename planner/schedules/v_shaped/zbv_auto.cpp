@@ -235,7 +235,7 @@ Schedule zbv_auto_schedule() {
   entry.text.bubble =
       "(p-1)F, of the span max(0, 2p-1-m)F, for F = I = W without latency and m >= p; else none "
       "known";
-  entry.text.memory = "the memory limit; p forwards of each chunk without one";
+  entry.text.memory = "p forwards of each chunk, or the limit of --mem";
   entry.text.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §6; scheduler/zbv.py of its authors' "
       "code";

@@ -22,7 +22,7 @@ Schedule zb_1p_schedule() {
   entry.text.summary = "I and W apart, ordered for the given costs within 1F1B's memory";
   entry.text.constraint = "v = 1; any p, m; a memory limit of at least one forward";
   entry.text.bubble = "(p-1)F for F = I = W without latency and m >= p; else none known";
-  entry.text.memory = "the memory limit; p forwards without one";
+  entry.text.memory = "p forwards, or the limit of --mem";
   entry.text.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §3.1; scheduler/zb.py of its authors' "
       "code";

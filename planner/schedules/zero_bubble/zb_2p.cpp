@@ -26,7 +26,7 @@ Schedule zb_2p_schedule() {
   entry.text.bubble =
       "(p-1)F, of the span max(0, 2p-1-m)F, for F = I = W without latency and m >= p; else none "
       "known";
-  entry.text.memory = "the memory limit; 2p forwards without one";
+  entry.text.memory = "2p forwards, or the limit of --mem";
   entry.text.source =
       "Zero Bubble Pipeline Parallelism (arXiv:2401.10241) §3.1; scheduler/zb.py of its authors' "
       "code";

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
 #include "core/model/architecture_model.hpp"
 #include "planner/plans/executable.hpp"
@@ -59,6 +61,27 @@ TEST(EstimatedJob, ValuesOfTheJobAreAllThatIsTried) {
   }
   EXPECT_EQ(result.best->expert_parallel, 8);
   EXPECT_EQ(result.best->training.recompute.kind, RecomputeSpec::Kind::Full);
+}
+
+TEST(EstimatedJob, SchedulesKeepToTheMemoryThatTheirNamesPromise) {
+  Job job = job_of("llama3-8b", "dgx-h100", 8, 32);
+  job.strategy.pp_degree = {"8"};
+  job.strategy.micro_batch_size = {"1"};
+  job.strategy.recompute = {"none"};
+  const auto row_of = [&](const char* schedule) {
+    job.strategy.schedule_mode = {schedule};
+    return searched(job).ranked.at(0);
+  };
+  const auto most = [](const Candidate& row) {
+    return *std::ranges::max_element(row.peak_activations);
+  };
+  const Candidate one = row_of("1f1b"), once = row_of("zb-1p"), twice = row_of("zb-2p");
+  EXPECT_EQ(most(one), 8);
+  EXPECT_LE(most(once), 8);
+  EXPECT_GT(most(twice), 8);
+  EXPECT_LE(most(twice), 16);
+  EXPECT_LT(once.step, one.step);
+  EXPECT_LT(twice.step, once.step);
 }
 
 /// The plan's prediction would differ from the search's, which is a bug that search() looks for.
