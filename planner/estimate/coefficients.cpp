@@ -58,6 +58,7 @@ constexpr DeviceRates cdna(std::string_view name, double peak, double memory, do
   device.watts = watts;
   device.flops_of_cores = 160e12;
   device.host_bytes_per_second = 64e9;
+  device.message_share = 1.0 / 7;
   return device;
 }
 constexpr DeviceRates mi355x() {
@@ -75,12 +76,12 @@ constexpr DeviceRates mi355x() {
 constexpr std::array<DeviceRates, 14> kDevices{{
     {"T4", 65e12, 320e9, 16 * kGiB, 40, 128, 128, false, 0.31, 0.85, 0.44, 0, 70, 8.1e12, 16e9,
      0.75, 0.65, 1, 0.03},
-    {"V100", 125e12, 900e9, 32 * kGiB, 80, 128, 128, false, 0.78, 0.75, 1, 0, 300, 15.7e12, 16e9,
-     0.75, 0.65, 1, 0.17},
-    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256, 128, false, 0.78, 0.70, 1, 0, 400,
-     19.5e12, 32e9, 0.75, 0.65, 1, 0.04},
-    {"A100", 312e12, 2039e9, 80 * kGiB, 108, 256, 128, false, 0.78, 0.70, 1, 0, 400, 19.5e12, 32e9,
-     0.75, 0.65, 1, 0.04},
+    {"V100", 125e12, 900e9, 32 * kGiB, 80,   128,  128,  false, 0.78, 0.75,
+     1,      0,      300,   15.7e12,   16e9, 0.75, 0.65, 1,     0.17, 1.0 / 3},
+    {"A100-SXM4-40GB", 312e12, 1555e9, 40 * kGiB, 108, 256,  128, false, 0.78, 0.70, 1, 0, 400,
+     19.5e12,          32e9,   0.75,   0.65,      1,   0.04, 0.2},
+    {"A100", 312e12, 2039e9, 80 * kGiB, 108,  256,  128,  false, 0.78, 0.70,
+     1,      0,      400,    19.5e12,   32e9, 0.75, 0.65, 1,     0.04, 0.2},
     hopper("H100", 3350e9, 80),
     hopper("H200", 4800e9, 141),
     hopper("H800", 3350e9, 80),

@@ -35,6 +35,7 @@ struct DeviceRates {
   // How far all times of a machine with it are off, of the logarithm: the standard deviation of
   // what sources that were left out were off by (docs/decisions/0094-blocking-launches.md).
   double time_deviation = 0.12;
+  double message_share = 1;     // of a ring's rate in a node: what one send and its receive reach
   bool scales_blocks = false;   // its products take blocks with scales of their own: MXFP8
   double faster_in_4_bits = 0;  // such products of NVFP4, against those of 16 bits; 0: it has none
 

@@ -130,11 +130,13 @@ Hop hop_between(const Machine& machine, const ParallelSetup& setup, int from, in
   const int per_node = machine.devices_per_node;
   const NodeRates one = slowest_node(machine, setup, from),
                   other = slowest_node(machine, setup, to);
-  if (share_nodes(setup, per_node, from, to)) {
-    return {kNetworkStart, std::min(one.inside_bytes_per_second, other.inside_bytes_per_second)};
-  }
+  const auto of_message = [](const NodeRates& node) {
+    return node.inside_bytes_per_second * node.device.message_share;
+  };
+  const double message = std::min(of_message(one), of_message(other));
+  if (share_nodes(setup, per_node, from, to)) return {kNetworkStart, message};
   const double network = std::min(one.network_bytes_per_second, other.network_bytes_per_second);
-  return {kNetworkStart, network / std::min(stride, per_node)};
+  return {kNetworkStart, std::min(message, network / std::min(stride, per_node))};
 }
 
 }  // namespace pipewright::planner

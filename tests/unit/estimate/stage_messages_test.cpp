@@ -37,6 +37,23 @@ TEST(BorderSeconds, TakesTheWayThatEachBorderHas) {
   EXPECT_DOUBLE_EQ(borders[1].forward, kNetworkStart + kActivation / (4e9 / 2));
 }
 
+TEST(BorderSeconds, OneMessageHasLessThanARingWhereADeviceHasSeveralLinks) {
+  // A100: a fifth of what a ring reaches, and no more where a node's whole network would give more.
+  const NodeRates node{device_rates("A100"), 230e9, 200e9};
+  ParallelSetup setup = setup_of(1, 1, 8);
+  for (const BorderSeconds& border : border_seconds(gpt(), megatron_lm(), {4, {node}}, setup))
+    EXPECT_DOUBLE_EQ(border.forward, kNetworkStart + kActivation / 46e9);
+  // V100: two of its six links lead to one neighbour. T4: the bus is one way for all.
+  setup.pipeline = 2;
+  const auto rate_of = [&](const char* device) {
+    const Machine machine{4, {{device_rates(device), 120e9, 1e9}}};
+    return kActivation /
+           (border_seconds(gpt(), megatron_lm(), machine, setup)[0].forward - kNetworkStart);
+  };
+  EXPECT_NEAR(rate_of("V100"), 40e9, 1);
+  EXPECT_NEAR(rate_of("T4"), 120e9, 1);
+}
+
 TEST(BorderSeconds, CountsWhatTheFrameworkSends) {
   FrameworkTraits framework = megatron_deepspeed();
   const auto plain = border_seconds(gpt(), framework, two_nodes(), setup_of(2, 2, 2));
