@@ -100,8 +100,9 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
   const BlockSizes sizes = block_sizes(model, setup);
   if (recompute == LayerRecompute::Whole) {
     const bool attends = kind.has_attention();
-    double bytes = 2 * sizes.rows * model.hidden;
-    if (framework.keeps_mixed && attends) bytes += 2 * sizes.rows * model.hidden;
+    const double input = 2 * sizes.rows * model.hidden / sizes.outside;
+    double bytes = input;
+    if (framework.keeps_mixed && attends) bytes += input;
     if (framework.keeps_queries && attends) bytes += query_key_value_bytes(model, sizes);
     return bytes;
   }

@@ -170,6 +170,7 @@ TEST(SavedBytes, FollowTheFormulaOfThePaper) {
   setup.sequence_parallel = true;
   EXPECT_DOUBLE_EQ(bytes(LayerRecompute::None), s * b * h * (34 + scores) / t);
   EXPECT_DOUBLE_EQ(bytes(LayerRecompute::Attention), s * b * h * 34 / t);
+  EXPECT_DOUBLE_EQ(bytes(LayerRecompute::Whole), 2 * s * b * h / t);
 }
 
 TEST(EstimateStep, EqualStagesWithoutTransfersFillAndDrainOnce) {
