@@ -8,8 +8,8 @@ namespace pipewright {
 
 std::vector<FrameworkTraits> known_frameworks() {
   return {
-      megatron_core(), nemo(),   megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
-      llm_foundry(),   maxtext()};
+      megatron_core(), nemo(),    megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
+      llm_foundry(),   maxtext(), torchtitan(),  torchtitan_eager()};
 }
 
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {
@@ -124,6 +124,34 @@ FrameworkTraits maxtext() {
   traits.keeps_weight_buffers = traits.pads_vocabulary = false;
   traits.hides_gradient_messages = false;
   traits.keeps_queries = traits.skips_last_product = true;
+  return traits;
+}
+
+FrameworkTraits torchtitan() {
+  FrameworkTraits traits = megatron_core();
+  traits.name = "torchtitan";
+  traits.forward_kernels = 14;
+  traits.backward_kernels = 30;
+  traits.flash_rate = kFlashAttention2;
+  traits.keeps_weight_buffers = traits.pads_vocabulary = false;
+  traits.fuses_accumulation = traits.hides_gradient_messages = false;
+  traits.fused_loss = false;
+  traits.loss_bytes_per_logit = 16;
+  traits.loss_kept_bytes = 10;
+  traits.accumulate_bytes = 6;
+  traits.gather_bytes = 4;
+  traits.optimizer_bytes = 46;
+  traits.selects_operators = true;
+  return traits;
+}
+
+FrameworkTraits torchtitan_eager() {
+  FrameworkTraits traits = torchtitan();
+  traits.name = "torchtitan-eager";
+  traits.forward_kernels = 24;
+  traits.backward_kernels = 52;
+  traits.fused_kernels = false;
+  traits.loss_bytes_per_logit = 40;
   return traits;
 }
 

@@ -48,6 +48,7 @@ struct FrameworkTraits {
   double flash_rate = 1;         // of the device's best; below 1: of FlashAttention-2's
   bool dropout = true;
   bool fused_loss = false;            // softmax and cross entropy write over the logits
+  double loss_kept_bytes = 4;         // of a logit, where the loss is not fused
   bool keeps_weight_buffers = false;  // Transformer Engine; planner/estimate/memory_estimate.cpp
   bool pads_vocabulary = true;        // to what tensor cores load well, as Megatron-LM does
   double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
@@ -56,6 +57,7 @@ struct FrameworkTraits {
   double tied_gradient_bytes = 2;   // of a shared embedding's, added up between two stages
   double accumulate_bytes = 0;      // traffic to add a micro-batch's gradient to it
   bool fuses_accumulation = false;  // the product that makes a gradient adds it to the sum
+  double gather_bytes = 0;          // traffic of the copies after each gather of a weight (ZeRO 3)
   double reduction_bytes = 0;       // traffic of the copies that a weight's reduction makes
   double optimizer_bytes = 0;       // traffic of a weight's update
   double state_bytes = 12;          // of the optimizer for a weight: 32-bit copy, two moments
@@ -63,6 +65,9 @@ struct FrameworkTraits {
   bool recomputes_norms = false;        // layernorm
   bool recomputes_activations = false;  // moe_act: of experts
   bool recomputes_projections = false;  // mla_up_proj: from latent to queries, keys and values
+  // Selective recompute by operator: kept is what attention and every second product give
+  // (torchtitan's selective_ac_option "op"), in place of all but attention's scores.
+  bool selects_operators = false;
   // Of a block that is computed again as a whole, what is kept all the same, or left out:
   bool keeps_queries = false;       // queries, keys and values
   bool keeps_mixed = false;         // what the product after attention gives
@@ -106,6 +111,12 @@ FrameworkTraits llm_foundry();
 /// groups of replicas, remat_policy=save_qkv_proj. XLA computes again only what something reads,
 /// and starts kernels from C++, which takes what a launch of CUDA takes.
 FrameworkTraits maxtext();
+/// torchtitan from the end of 2024 on, each block by torch.compile: FSDP2 with gradients scattered
+/// in 32 bits, FlashAttention-2, AdamW and clipping in passes of their own; checkpoints by operator
+/// where they are selective (torchtitan/parallelize_llama.py).
+FrameworkTraits torchtitan();
+/// The same without torch.compile: an operator a kernel, rotary positions and the loss in 32 bits.
+FrameworkTraits torchtitan_eager();
 /// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
 /// sum reads and writes the sum, and the update reads it.
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes);

@@ -183,7 +183,8 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     return estimated_stage_parts(contexts_.of(mesh), mesh, stages, whole, scale_);
   }
   std::vector<LayerRecompute> recompute_kinds() const override {
-    if (contexts_.any().framework.flash_attention)
+    const FrameworkTraits& framework = contexts_.any().framework;
+    if (framework.flash_attention && !framework.selects_operators)
       return {LayerRecompute::None, LayerRecompute::Whole};
     return {LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole};
   }

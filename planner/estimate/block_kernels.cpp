@@ -1,5 +1,6 @@
 #include "planner/estimate/block_kernels.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "planner/estimate/adapters.hpp"
@@ -82,6 +83,21 @@ LeftOutOfRecompute left_out_of_recompute(const DeviceRates& device,
           forward(framework.skips_last_product && work.kind.feed_forward != FeedForward::None, last,
                   last + 1),
           framework.skips_last_product && experts ? 0.5 : 0};
+}
+
+OperatorsAgain operators_again(const DeviceRates& device, const Architecture& model,
+                               const BlockWork& work) {
+  const int out = work.mixer_products - 1;
+  const auto forward = [&](int from, int end) {
+    return products_seconds(device, work, from, std::max(from, end)).forward;
+  };
+  OperatorsAgain again{forward(0, out), out < 0 ? 0 : forward(out, out + 1),
+                       forward(out + 1, work.products_used)};
+  const double keys = static_cast<double>(model.key_value_heads);
+  again.entering *= model.latent.is_used() ? 0.5 : keys / (model.heads + 2 * keys);
+  const bool is_dense = work.kind.feed_forward == FeedForward::Dense;
+  if (is_dense) again.feed_forward = (model.gated ? 0.5 : 0) * forward(out + 1, out + 2);
+  return again;
 }
 
 KernelCounts kernel_counts(const Architecture& model, const FrameworkTraits& framework,

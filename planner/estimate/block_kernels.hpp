@@ -33,6 +33,17 @@ struct LeftOutOfRecompute {
 LeftOutOfRecompute left_out_of_recompute(const DeviceRates& device,
                                          const FrameworkTraits& framework, const BlockWork& work);
 
+/// Of a block whose framework selects operators: the products that are computed again, forward.
+/// Kept is each second one, in the order of the layers: of queries, keys and values those two, the
+/// gate, and the last; not what experts' products give, which is another operator.
+struct OperatorsAgain {
+  double entering = 0, after_mixer = 0, feed_forward = 0;
+
+  double sum() const { return entering + after_mixer + feed_forward; }
+};
+OperatorsAgain operators_again(const DeviceRates& device, const Architecture& model,
+                               const BlockWork& work);
+
 /// What the framework computes again of a block, but for whole blocks and scores.
 double recomputed_parts_seconds(const DeviceRates& device, const Architecture& model,
                                 const FrameworkTraits& framework, const ParallelSetup& setup,

@@ -51,13 +51,22 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
                             : stream_seconds(device, work.parameters * framework.accumulate_bytes);
   const double weight =
       with_launches(backward, host_backward, order) * (linear.weight + adding) / backward;
-  double forwards = 1;  // times that a forward's messages are sent, with the recomputed ones
+  // Times that a forward's messages are sent, with the recomputed ones.
+  double forwards = 1, of_tensor = 1;
   backward += recomputed_parts_seconds(device, model, framework, setup, kind);
   if (setup.recompute.of_all == LayerRecompute::Whole) {
     const LeftOutOfRecompute left_out = left_out_of_recompute(device, framework, work);
     backward += forward - left_out.sum() - left_out.returned * sent.forward.experts;
     host_backward += host_forward;
+    forwards = of_tensor = 2;
+  } else if (selects_operators(framework, setup)) {
+    // Scatters are kept, and all other messages sent again.
     forwards = 2;
+    of_tensor = setup.sequence_parallel ? 1.5 : 2;
+    backward += operators_again(device, model, work).sum() +
+                stream_seconds(device, work.forward_traffic) + sent.forward.experts +
+                sent.forward.context + (of_tensor - 1) * sent.forward.of_tensor();
+    host_backward += host_forward;
   } else if (setup.recompute.of_all == LayerRecompute::Attention && kind.has_attention()) {
     backward += core.forward;
     host_backward += host_seconds(framework, framework.attention_core_kernels);
@@ -71,7 +80,7 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
           with_offload(whole),
           weight,
           whole - with_launches(backward - below, host_backward, order),
-          forwards * sent.forward.of_tensor() + sent.backward.of_tensor(),
+          of_tensor * sent.forward.of_tensor() + sent.backward.of_tensor(),
           forwards * sent.forward.experts + sent.backward.experts,
           forwards * sent.forward.context + sent.backward.context};
 }

@@ -133,7 +133,7 @@ void add_attention_core(BlockWork& work, const Architecture& model,
 void add_outside_traffic(BlockWork& work, const Architecture& model,
                          const FrameworkTraits& framework, const BlockSizes& sizes, int parts) {
   const double numbers = parts * sizes.rows * model.hidden / sizes.outside;
-  const double add = !framework.fused_kernels ? 15 : framework.dropout ? 7 : 6;
+  const double add = !framework.dropout ? 6 : framework.fused_kernels ? 7 : 15;
   work.forward_traffic += (4 + add) * numbers;
   work.backward_traffic += (6 + (framework.dropout ? 5 : 0) + 6) * numbers;
 }
@@ -148,20 +148,24 @@ void add_attention_traffic(BlockWork& work, const Architecture& model,
     work.forward_traffic += framework.fused_kernels ? 0 : sizes.rows * 2 * entering;
     work.backward_traffic += sizes.rows * (2 * entering + 2 * widths.output);
   }
-  if (!model.learned_positions) {  // rotary positions: once over queries and keys
-    work.forward_traffic += sizes.rows * 4 * (widths.queries + widths.keys);
-    work.backward_traffic += sizes.rows * 4 * (widths.queries + widths.keys);
+  if (!model.learned_positions) {
+    // Rotary positions: once over queries and keys; unfused they become numbers of 32 bits, are
+    // multiplied as complex ones and become 16 bits again.
+    const double each = framework.fused_kernels ? 4 : 20;
+    work.forward_traffic += sizes.rows * each * (widths.queries + widths.keys);
+    work.backward_traffic += sizes.rows * each * (widths.queries + widths.keys);
   }
 }
 
-/// Gated, the activation reads two and writes one; backward reads three and writes two.
+/// Gated, the activation reads two and writes one; backward reads three and writes two. Unfused the
+/// product of both is a pass of its own, and backward each of its gradients.
 void add_activation_traffic(BlockWork& work, const Architecture& model,
                             const FrameworkTraits& framework, const BlockSizes& sizes,
                             double activated) {
   const bool fused = framework.fused_kernels;
   if (model.biases) work.backward_traffic += sizes.rows * 2 * activated;
-  const double forward = model.gated ? 6 : fused ? 4 : 8;
-  const double backward = model.gated ? 10 : fused ? 6 : 8;
+  const double forward = model.gated ? (fused ? 6 : 10) : fused ? 4 : 8;
+  const double backward = model.gated ? (fused ? 10 : 18) : fused ? 6 : 8;
   work.forward_traffic += sizes.rows * forward * activated;
   work.backward_traffic += sizes.rows * backward * activated;
 }
@@ -268,6 +272,14 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   } else {
     work.backward_traffic += work.parameters * framework.accumulate_bytes;
   }
+  if (setup.zero >= 3) {
+    const double copies = work.parameters * framework.gather_bytes;
+    work.forward_traffic += copies;
+    // What computes again has its weights from one gather.
+    const bool again =
+        setup.recompute.of_all == LayerRecompute::Whole || selects_operators(framework, setup);
+    if (!again) work.backward_traffic += copies;
+  }
   if (setup.tensor > 1) {
     work.tensor_message = 2 * sizes.rows * model.hidden;
     work.gathered_message = framework.product_bytes * sizes.rows * model.hidden;
@@ -279,6 +291,10 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
         2 * sizes.rows * (widths.queries + widths.keys + widths.values + widths.output);
   }
   return work;
+}
+
+bool selects_operators(const FrameworkTraits& framework, const ParallelSetup& setup) {
+  return framework.selects_operators && setup.recompute.of_all == LayerRecompute::Attention;
 }
 
 double norm_bytes(const Architecture& model, const ParallelSetup& setup, BlockKind kind) {

@@ -41,8 +41,8 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
                        const ParallelSetup& setup) {
   const BlockSizes sizes = block_sizes(model, setup);
   const double logits = sizes.rows * model.vocabulary / setup.tensor;
-  // 32-bit logits; a fused loss keeps 16-bit ones and writes the gradient over them.
-  const double each = framework.fused_loss ? 2 : 4;
+  // A fused loss keeps 16-bit logits and writes the gradient over them.
+  const double each = framework.fused_loss ? 2 : framework.loss_kept_bytes;
   // Of the last norm and of the head, whose input a frozen one does not read again.
   const double inputs_of_ends = model.lora.is_used() ? 2 : 4;
   const double head = inputs_of_ends * sizes.rows * model.hidden / sizes.outside + each * logits;
@@ -94,16 +94,33 @@ double widest_numbers(const Architecture& model, const ParallelSetup& setup, Blo
   return sizes.rows * std::max(of_mamba, gates * inner) / sizes.tensor;
 }
 
+/// Where gathered weights are copied (FSDP2) and the backward begins: the weights of one block,
+/// gathered, and of the next, that are on their way; a block's gradients before they are scattered;
+/// and the table of an end with its own.
+double gathered_bytes(const Architecture& model, const FrameworkTraits& framework,
+                      const ParallelSetup& setup, const LayerRange& range) {
+  if (setup.zero < 3 || framework.gather_bytes == 0 || model.lora.is_used()) return 0;
+  double block = 0;
+  for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
+    block = std::max(block, block_parameters_of_rank(model, setup, kind));
+  });
+  const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
+  const double ends = range.head || range.embedding ? table : 0;
+  return (2 * 2 + framework.gradient_bytes) * block + (2 + framework.gradient_bytes) * ends;
+}
+
 }  // namespace
 
 double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const ParallelSetup& setup, const LayerRange& range) {
-  const double buffers = framework.keeps_weight_buffers && !model.lora.is_used()
-                             ? weight_buffers(model, framework, setup, range)
-                             : 0;
+  const double buffers = gathered_bytes(model, framework, setup, range) +
+                         (framework.keeps_weight_buffers && !model.lora.is_used()
+                              ? weight_buffers(model, framework, setup, range)
+                              : 0);
   if (range.blocks.all() == 0) return buffers;
-  const bool whole = setup.recompute.of_all == LayerRecompute::Whole;
-  if (!whole && !framework.keeps_weight_buffers) return 0;
+  const bool whole =
+      setup.recompute.of_all == LayerRecompute::Whole || selects_operators(framework, setup);
+  if (!whole && !framework.keeps_weight_buffers) return buffers;
   double widest = 0;
   for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
     // The peak is where the backward begins, at the last blocks; dense ones are the first.

@@ -141,7 +141,7 @@ class Setups {
       for (const LayerRecompute recompute : space_.recompute.empty() ? kEvery : space_.recompute) {
         // Flash attention has no scores to compute again: only who asks for nothing else gets it.
         if (recompute == LayerRecompute::Attention && framework_.flash_attention &&
-            space_.recompute.size() != 1)
+            !framework_.selects_operators && space_.recompute.size() != 1)
           continue;
         setup.recompute = {recompute};
         add_savings(setup);

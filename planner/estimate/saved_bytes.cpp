@@ -85,6 +85,21 @@ double feed_forward_bytes(const Architecture& model, const FrameworkTraits& fram
   return shared + routed + 2 * sent * outer + 8 * sizes.rows / sizes.outside * set.count;
 }
 
+/// A block's input, what attention gave with the logarithms of its sums, and what each second
+/// product gave (operators_again()).
+double operators_bytes(const Architecture& model, const BlockSizes& sizes, BlockKind kind) {
+  const double rows = sizes.samples * sizes.sequence;
+  double bytes = 2 * sizes.rows * model.hidden / sizes.outside;
+  if (kind.has_attention()) {
+    const double queries = sizes.heads * sizes.query_width,
+                 values = sizes.key_heads * sizes.value_width;
+    bytes += rows * (2 * (queries + values) + sizes.heads * (2 * sizes.value_width + 4));
+  }
+  if (kind.feed_forward == FeedForward::Dense)
+    bytes += 2 * sizes.rows * (model.ffn / sizes.tensor + model.hidden / sizes.outside);
+  return bytes;
+}
+
 }  // namespace
 
 double offloaded_share(const Architecture& model, const FrameworkTraits& framework,
@@ -106,6 +121,8 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
     if (framework.keeps_queries && attends) bytes += query_key_value_bytes(model, sizes);
     return bytes;
   }
+  if (framework.selects_operators && recompute == LayerRecompute::Attention)
+    return operators_bytes(model, sizes, kind);
   double bytes =
       outside_bytes(model, framework, sizes, kind.parts()) + adapter_kept_bytes(model, sizes);
   if (kind.has_attention()) bytes += attention_bytes(model, framework, setup, sizes, recompute);

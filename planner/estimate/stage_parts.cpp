@@ -58,6 +58,8 @@ class BlockPieces {
     }
     feed_forward_ = products(out + 1, work_.products_used);
     left_out_ = left_out_of_recompute(device, context.framework, work_);
+    if (selects_operators(context.framework, setup))
+      again_ = operators_again(device, context.model, work_);
   }
 
   PieceList forward() const { return forward_without({}); }
@@ -69,11 +71,14 @@ class BlockPieces {
     };
     PieceList list;
     if (setup_.recompute.of_all == LayerRecompute::Whole) append(list, forward_without(left_out_));
-    add_feed_forward(list, sent_.backward, 0, "combine", seconds(feed_forward_), "dispatch");
-    const bool again =
-        setup_.recompute.of_all == LayerRecompute::Attention && kind_.has_attention();
-    add_mixer(list, sent_.backward, 2, seconds(mixed_) + (again ? core_.forward : 0),
-              seconds(entering_));
+    const bool scores =
+        !again_ && setup_.recompute.of_all == LayerRecompute::Attention && kind_.has_attention();
+    const OperatorsAgain again =
+        again_ ? *again_ : OperatorsAgain{0, scores ? core_.forward : 0, 0};
+    add_feed_forward(list, sent_.backward, 0, "combine",
+                     seconds(feed_forward_) + again.feed_forward, "dispatch");
+    add_mixer(list, sent_.backward, 2, seconds(mixed_) + again.after_mixer,
+              seconds(entering_) + again.entering);
     return list;
   }
 
@@ -162,6 +167,7 @@ class BlockPieces {
   std::int64_t rows_, hidden_;
   KernelSeconds entering_, core_, mixed_, feed_forward_;
   LeftOutOfRecompute left_out_;
+  std::optional<OperatorsAgain> again_;  // selected operators
 };
 
 /// The pieces of an action of a stage.
