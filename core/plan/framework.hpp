@@ -72,6 +72,8 @@ struct FrameworkTraits {
   bool keeps_queries = false;       // queries, keys and values
   bool keeps_mixed = false;         // what the product after attention gives
   bool skips_last_product = false;  // whose result no gradient needs, nor do experts send it back
+  /// Whether less than its whole forward comes again.
+  bool leaves_out_recompute() const { return keeps_queries || keeps_mixed || skips_last_product; }
   int offloaded_blocks = 0;  // whose activations wait in the host's memory; without a pipeline
   double step_overhead_seconds = 0;  // data, loss scale, clipping: what no other part has
   // Between tensor parallel ranks (planner/estimate/exposed_messages.hpp):

@@ -129,9 +129,8 @@ double lower_bound(const Architecture& model, const FrameworkTraits& framework,
     rate = std::max(rate, node.device.product_rate(framework.product_bytes));
   }
   // A block without its attention's core, in the framework with the least to do around it.
-  const bool computes_all_again = setup.recompute.of_all == LayerRecompute::Whole &&
-                                  !framework.keeps_queries && !framework.keeps_mixed &&
-                                  !framework.skips_last_product;
+  const bool computes_all_again =
+      setup.recompute.of_all == LayerRecompute::Whole && !framework.leaves_out_recompute();
   const auto seconds = [&](BlockKind kind) {
     const BlockWork work = block_work(model, megatron_core(), setup, kind);
     double flops = 0;

@@ -150,6 +150,7 @@ TEST(AlikeReplicas, APlanForThousandsOfDevicesIsMadeOfItsPipeline) {
   job.architecture = architecture_preset("llama3-8b");
   job.model = model_of(*job.architecture);
   job.cluster = cluster_preset("dgx-h100", 4096);
+  job.cluster.across.bytes_per_second = 25e9;  // less than one message has within a node
   job.global_batch = 4096;
   job.strategy.pp_degree = {"16"};
   job.strategy.mp_degree = {"1"};
