@@ -8,6 +8,7 @@
 #include "planner/configurations/requested_recompute.hpp"
 #include "planner/configurations/requested_values.hpp"
 #include "planner/configurations/stage_replicas.hpp"
+#include "planner/estimate/block_work.hpp"
 #include "planner/estimate/node_order_contexts.hpp"
 #include "planner/estimate/rank_places.hpp"
 #include "planner/estimate/stage_estimate.hpp"
@@ -183,8 +184,7 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     return estimated_stage_parts(contexts_.of(mesh), mesh, stages, whole, scale_);
   }
   std::vector<LayerRecompute> recompute_kinds() const override {
-    const FrameworkTraits& framework = contexts_.any().framework;
-    if (framework.flash_attention && !framework.selects_operators)
+    if (!has_selective_recompute(contexts_.any().framework))
       return {LayerRecompute::None, LayerRecompute::Whole};
     return {LayerRecompute::None, LayerRecompute::Attention, LayerRecompute::Whole};
   }

@@ -59,7 +59,7 @@ BlockSeconds block_seconds(const Architecture& model, const FrameworkTraits& fra
     backward += forward - left_out.sum() - left_out.returned * sent.forward.experts;
     host_backward += host_forward;
     forwards = of_tensor = 2;
-  } else if (selects_operators(framework, setup)) {
+  } else if (selects_operators(framework, setup.recompute.of_all)) {
     // Scatters are kept, and all other messages sent again.
     forwards = 2;
     of_tensor = setup.sequence_parallel ? 1.5 : 2;

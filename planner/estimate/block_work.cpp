@@ -276,9 +276,7 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
     const double copies = work.parameters * framework.gather_bytes;
     work.forward_traffic += copies;
     // What computes again has its weights from one gather.
-    const bool again =
-        setup.recompute.of_all == LayerRecompute::Whole || selects_operators(framework, setup);
-    if (!again) work.backward_traffic += copies;
+    if (!repeats_forward(framework, setup.recompute.of_all)) work.backward_traffic += copies;
   }
   if (setup.tensor > 1) {
     work.tensor_message = 2 * sizes.rows * model.hidden;
@@ -293,8 +291,16 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
   return work;
 }
 
-bool selects_operators(const FrameworkTraits& framework, const ParallelSetup& setup) {
-  return framework.selects_operators && setup.recompute.of_all == LayerRecompute::Attention;
+bool has_selective_recompute(const FrameworkTraits& framework) {
+  return !framework.flash_attention || framework.selects_operators;
+}
+
+bool selects_operators(const FrameworkTraits& framework, LayerRecompute recompute) {
+  return framework.selects_operators && recompute == LayerRecompute::Attention;
+}
+
+bool repeats_forward(const FrameworkTraits& framework, LayerRecompute recompute) {
+  return recompute == LayerRecompute::Whole || selects_operators(framework, recompute);
 }
 
 double norm_bytes(const Architecture& model, const ParallelSetup& setup, BlockKind kind) {

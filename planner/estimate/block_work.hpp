@@ -82,8 +82,12 @@ double places_of_token(const Experts& experts, int places, bool in_turn);
 double norm_bytes(const Architecture& model, const ParallelSetup& setup, BlockKind kind);
 double activation_bytes_of_experts(const Architecture& model, const ParallelSetup& setup);
 
-/// Whether selective recompute is asked for, and by operator.
-bool selects_operators(const FrameworkTraits& framework, const ParallelSetup& setup);
+/// Whether selective recompute computes anything again: flash attention keeps no scores.
+bool has_selective_recompute(const FrameworkTraits& framework);
+/// Whether that is selective recompute by operator.
+bool selects_operators(const FrameworkTraits& framework, LayerRecompute recompute);
+/// Whether most of a block's forward comes again: by operator, or as a whole.
+bool repeats_forward(const FrameworkTraits& framework, LayerRecompute recompute);
 
 /// Bytes that the forward of a block leaves for its backward (arXiv:2205.05198 §4).
 double saved_bytes(const Architecture& model, const FrameworkTraits& framework,

@@ -118,15 +118,14 @@ double passing_bytes(const Architecture& model, const FrameworkTraits& framework
                               ? weight_buffers(model, framework, setup, range)
                               : 0);
   if (range.blocks.all() == 0) return buffers;
-  const bool whole =
-      setup.recompute.of_all == LayerRecompute::Whole || selects_operators(framework, setup);
-  if (!whole && !framework.keeps_weight_buffers) return buffers;
+  const bool again = repeats_forward(framework, setup.recompute.of_all);
+  if (!again && !framework.keeps_weight_buffers) return buffers;
   double widest = 0;
   for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
     // The peak is where the backward begins, at the last blocks; dense ones are the first.
     if (kind.feed_forward == FeedForward::Dense && range.blocks.with_experts() > 0) return;
     widest =
-        std::max(widest, whole ? saved_bytes(model, framework, setup, kind, LayerRecompute::None)
+        std::max(widest, again ? saved_bytes(model, framework, setup, kind, LayerRecompute::None)
                                : 2 * widest_numbers(model, setup, kind));
   });
   return buffers + widest;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "planner/estimate/block_work.hpp"
 
 namespace pipewright::planner {
 
@@ -140,8 +141,8 @@ class Setups {
     if (space_.by_stage != ByStage::Only) {
       for (const LayerRecompute recompute : space_.recompute.empty() ? kEvery : space_.recompute) {
         // Flash attention has no scores to compute again: only who asks for nothing else gets it.
-        if (recompute == LayerRecompute::Attention && framework_.flash_attention &&
-            !framework_.selects_operators && space_.recompute.size() != 1)
+        if (recompute == LayerRecompute::Attention && !has_selective_recompute(framework_) &&
+            space_.recompute.size() != 1)
           continue;
         setup.recompute = {recompute};
         add_savings(setup);

@@ -121,8 +121,7 @@ double saved_bytes(const Architecture& model, const FrameworkTraits& framework,
     if (framework.keeps_queries && attends) bytes += query_key_value_bytes(model, sizes);
     return bytes;
   }
-  if (framework.selects_operators && recompute == LayerRecompute::Attention)
-    return operators_bytes(model, sizes, kind);
+  if (selects_operators(framework, recompute)) return operators_bytes(model, sizes, kind);
   double bytes =
       outside_bytes(model, framework, sizes, kind.parts()) + adapter_kept_bytes(model, sizes);
   if (kind.has_attention()) bytes += attention_bytes(model, framework, setup, sizes, recompute);

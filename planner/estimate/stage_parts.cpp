@@ -51,15 +51,18 @@ class BlockPieces {
       return products_seconds(device, work_, first, end) +
              adapter_seconds(device, work_, first, end);
     };
+    KernelSeconds core;
     if (kind.mixer != Mixer::None) {
       entering_ = products(0, out);
-      core_ = mixer_core_seconds(device, work_);
-      mixed_ = core_ + products(out, out + 1);
+      core = mixer_core_seconds(device, work_);
+      mixed_ = core + products(out, out + 1);
     }
     feed_forward_ = products(out + 1, work_.products_used);
     left_out_ = left_out_of_recompute(device, context.framework, work_);
-    if (selects_operators(context.framework, setup))
+    if (selects_operators(context.framework, setup.recompute.of_all))
       again_ = operators_again(device, context.model, work_);
+    else if (setup.recompute.of_all == LayerRecompute::Attention && kind.has_attention())
+      again_.after_mixer = core.forward;
   }
 
   PieceList forward() const { return forward_without({}); }
@@ -71,14 +74,10 @@ class BlockPieces {
     };
     PieceList list;
     if (setup_.recompute.of_all == LayerRecompute::Whole) append(list, forward_without(left_out_));
-    const bool scores =
-        !again_ && setup_.recompute.of_all == LayerRecompute::Attention && kind_.has_attention();
-    const OperatorsAgain again =
-        again_ ? *again_ : OperatorsAgain{0, scores ? core_.forward : 0, 0};
     add_feed_forward(list, sent_.backward, 0, "combine",
-                     seconds(feed_forward_) + again.feed_forward, "dispatch");
-    add_mixer(list, sent_.backward, 2, seconds(mixed_) + again.after_mixer,
-              seconds(entering_) + again.entering);
+                     seconds(feed_forward_) + again_.feed_forward, "dispatch");
+    add_mixer(list, sent_.backward, 2, seconds(mixed_) + again_.after_mixer,
+              seconds(entering_) + again_.entering);
     return list;
   }
 
@@ -165,9 +164,9 @@ class BlockPieces {
   BlockWork work_;
   BlockMessages sent_;
   std::int64_t rows_, hidden_;
-  KernelSeconds entering_, core_, mixed_, feed_forward_;
+  KernelSeconds entering_, mixed_, feed_forward_;
   LeftOutOfRecompute left_out_;
-  std::optional<OperatorsAgain> again_;  // selected operators
+  OperatorsAgain again_;  // under selective recompute
 };
 
 /// The pieces of an action of a stage.
