@@ -7,9 +7,11 @@
 namespace pipewright {
 
 std::vector<FrameworkTraits> known_frameworks() {
-  return {
-      megatron_core(), nemo(),    megatron_lm(), megatron_deepspeed(), megatron_deepspeed_timed(),
-      llm_foundry(),   maxtext(), torchtitan(),  torchtitan_eager()};
+  return {megatron_core(),      nemo(),
+          megatron_lm(),        megatron_lm_of_2021(),
+          megatron_deepspeed(), megatron_deepspeed_timed(),
+          llm_foundry(),        maxtext(),
+          torchtitan(),         torchtitan_eager()};
 }
 
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {
@@ -60,6 +62,9 @@ FrameworkTraits megatron_deepspeed() {
           .loss_bytes_per_logit = 52,
           .gradient_bytes = 2,
           .accumulate_bytes = 6,
+          .gather_bytes = 6,
+          .gathers_tensors = true,
+          .part_seconds = 7.5e-6,
           .optimizer_bytes = 36,
           .step_overhead_seconds = 3e-3,
           .waits_for_messages = true,
@@ -86,7 +91,15 @@ FrameworkTraits megatron_lm() {
   traits.gradient_bytes = traits.tied_gradient_bytes = 4;
   traits.accumulate_bytes = 8;
   traits.fuses_accumulation = traits.hides_gradient_messages = true;
-  traits.waits_for_messages = traits.gathers_activations = false;
+  traits.waits_for_messages = traits.gathers_activations = traits.gathers_tensors = false;
+  traits.gather_bytes = traits.part_seconds = 0;
+  return traits;
+}
+
+FrameworkTraits megatron_lm_of_2021() {
+  FrameworkTraits traits = megatron_lm();
+  traits.name = "megatron-lm-2021";
+  traits.fuses_accumulation = traits.hides_gradient_messages = false;
   return traits;
 }
 

@@ -58,9 +58,13 @@ struct FrameworkTraits {
   double accumulate_bytes = 0;      // traffic to add a micro-batch's gradient to it
   bool fuses_accumulation = false;  // the product that makes a gradient adds it to the sum
   double gather_bytes = 0;          // traffic of the copies after each gather of a weight (ZeRO 3)
-  double reduction_bytes = 0;       // traffic of the copies that a weight's reduction makes
-  double optimizer_bytes = 0;       // traffic of a weight's update
-  double state_bytes = 12;          // of the optimizer for a weight: 32-bit copy, two moments
+  // Under ZeRO 3 each tensor by itself, when the device has done all before it
+  // (planner/estimate/tensor_exchange.hpp), and the host's time for each rank's part of it.
+  bool gathers_tensors = false;
+  double part_seconds = 0;
+  double reduction_bytes = 0;  // traffic of the copies that a weight's reduction makes
+  double optimizer_bytes = 0;  // traffic of a weight's update
+  double state_bytes = 12;     // of the optimizer for a weight: 32-bit copy, two moments
   // Computed again before a block's backward (Megatron core's recompute_modules):
   bool recomputes_norms = false;        // layernorm
   bool recomputes_activations = false;  // moe_act: of experts
@@ -91,7 +95,9 @@ struct FrameworkTraits {
 /// Megatron-DeepSpeed of 2021 and 2022, Microsoft's and BigScience's: Megatron-LM's fused kernels,
 /// all messages exposed (megatron/mpu/layers.py of both), those between stages too: DeepSpeed
 /// sends and receives on the stream that computes, and puts activations together that tensor
-/// parallel ranks sent in parts (deepspeed/runtime/pipe/engine.py and p2p.py).
+/// parallel ranks sent in parts (deepspeed/runtime/pipe/engine.py and p2p.py). ZeRO 3 as it was
+/// until November 2021 (deepspeed/runtime/zero/partition_parameters.py): before it gathers a tensor
+/// it waits for the device, and it makes, sends and copies a list of one part for each rank.
 FrameworkTraits megatron_deepspeed();
 /// The same with PyTorch's own kernels and DeepSpeed 0.3 as AMP's authors changed it
 /// (DachengLi1/AMP): reduces 32-bit gradients, sends the mask along and whole gradients.
@@ -100,6 +106,9 @@ FrameworkTraits megatron_deepspeed_timed();
 /// arXiv:2205.05198 has them (§4.2.2); gradients added where they are made
 /// (gradient_accumulation_fusion).
 FrameworkTraits megatron_lm();
+/// Megatron-LM of 2021 (arXiv:2104.04473), before either: a column-parallel layer waits for the sum
+/// of its input's gradients (megatron/mpu/layers.py of BigScience's fork).
+FrameworkTraits megatron_lm_of_2021();
 /// Megatron core with Transformer Engine, from 2023 on.
 FrameworkTraits megatron_core();
 /// The same as NeMo's and Megatron-Bridge's recipes run it: tp_comm_overlap, gradients of 16 bits

@@ -46,6 +46,8 @@ constexpr std::array kTraits{
     Trait{"accumulate_bytes", &FrameworkTraits::accumulate_bytes, kMostBytesOfOne},
     Trait{"fuses_accumulation", &FrameworkTraits::fuses_accumulation},
     Trait{"gather_bytes", &FrameworkTraits::gather_bytes, kMostBytesOfOne},
+    Trait{"gathers_tensors", &FrameworkTraits::gathers_tensors},
+    Trait{"part_seconds", &FrameworkTraits::part_seconds, kMostSeconds},
     Trait{"reduction_bytes", &FrameworkTraits::reduction_bytes, kMostBytesOfOne},
     Trait{"optimizer_bytes", &FrameworkTraits::optimizer_bytes, kMostBytesOfOne},
     Trait{"state_bytes", &FrameworkTraits::state_bytes, kMostBytesOfOne},

@@ -4,31 +4,25 @@
 #include <utility>
 
 #include "planner/estimate/rank_places.hpp"
+#include "planner/estimate/tensor_exchange.hpp"
 
 namespace pipewright::planner {
 
 namespace {
 
-/// Weights that a group of replicas sends, and in how many messages where it is one for each layer.
+/// Weights that a group of replicas sends, and in how many messages where they are not one.
 struct Sent {
   double count = 0;
-  int layers = 0;
+  int messages = 0;
 };
 
-/// Those whose gradients replicas sum, and those that they gather under ZeRO: in a group, and then
-/// each sums its part with the same rank `across` the groups.
+/// Those whose gradients replicas sum, and those that they gather under ZeRO, some of them once
+/// more for what is computed again: in a group, and then each sums its part with the same rank
+/// `across` the groups.
 struct Exchanged {
   Group group, across;
-  Sent trained, gathered;
+  Sent trained, gathered, again;
 };
-
-/// The replicas in as many groups that follow one another.
-Exchanged in_groups(const Group& all, int groups, const Sent& trained, const Sent& gathered) {
-  Group group = all;
-  group.members = all.members / groups;
-  group.near = std::min(all.near, group.members);
-  return {group, {groups, all.stride * group.members}, trained, gathered};
-}
 
 /// Those of experts, and all others. A layer with experts sends both.
 struct ExchangedWeights {
@@ -44,21 +38,43 @@ ExchangedWeights exchanged_by(const Machine& machine, const ParallelSetup& setup
   const WeightCount& trained = weights.trained;
   // Below ZeRO 3 each replica holds all weights, and gathers what others have updated.
   const WeightCount& gathered = setup.zero >= 3 ? weights : trained;
-  const auto others = [](const WeightCount& of) { return Sent{of.all - of.of_experts, of.layers}; };
-  const auto experts = [](const WeightCount& of) {
-    return Sent{of.of_experts, of.layers_with_experts};
+  const auto in_groups = [&](Group group, const auto& sent) {
+    // The replicas in as many groups that follow one another.
+    const int groups = setup.shard_groups(), stride = group.stride;
+    group.members /= groups;
+    group.near = std::min(group.near, group.members);
+    return Exchanged{group,
+                     {groups, stride * group.members},
+                     sent(trained),
+                     sent(gathered),
+                     sent(weights.again)};
   };
-  const int groups = setup.shard_groups();
-  return {in_groups(all, groups, others(trained), others(gathered)),
-          in_groups(same_experts, groups, experts(trained), experts(gathered))};
+  return {in_groups(all,
+                    [](const WeightCount& of) {
+                      return Sent{of.all - of.of_experts, of.messages};
+                    }),
+          in_groups(same_experts, [](const WeightCount& of) {
+            return Sent{of.of_experts, of.messages_of_experts};
+          })};
 }
 
-/// One scatter of gradients or one gather of weights, a message for each layer.
-double by_layer_seconds(const NodeRates& node, int per_node, const Group& group, const Sent& sent,
-                        double bytes) {
+bool exchanges_by_tensor(const FrameworkTraits& framework, const ParallelSetup& setup) {
+  return framework.gathers_tensors && setup.zero >= 3;
+}
+
+RangeWeights exchanged_weights(const Architecture& model, const FrameworkTraits& framework,
+                               const ParallelSetup& setup, const LayerRange& range) {
+  return exchanges_by_tensor(framework, setup) ? weights_by_tensor(model, framework, setup, range)
+                                               : weights_of(model, setup, range);
+}
+
+/// One scatter of gradients or one gather of weights, in messages of a layer or a tensor.
+double in_messages_seconds(const NodeRates& node, int per_node, const Group& group,
+                           const Sent& sent, double bytes, double part_seconds) {
   if (group.members <= 1 || sent.count <= 0) return 0;
   return gather_seconds(node, per_node, group, bytes * sent.count) +
-         (sent.layers - 1) * ring_start_seconds(per_node, group);
+         (sent.messages - 1) * ring_start_seconds(per_node, group) +
+         sent.messages * group.members * part_seconds;
 }
 
 /// The sums of what a group has scattered, a message for each layer or one for all.
@@ -70,24 +86,32 @@ double across_seconds(const NodeRates& node, int per_node, const Exchanged& part
          (messages - 1) * group_start_seconds(per_node, part.across);
 }
 
-/// Of one micro-batch.
+/// Of one micro-batch, and once after the update.
 struct LayerExchange {
-  double scatter = 0, gather = 0;
+  double scatter = 0, gather = 0, again = 0, updated = 0;
 };
 
 LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
                        const ParallelSetup& setup, const NodeRates& node,
                        const RangeWeights& weights) {
   const ExchangedWeights sent = exchanged_by(machine, setup, weights);
+  const double part_seconds = exchanges_by_tensor(framework, setup) ? framework.part_seconds : 0;
   LayerExchange sum;
   for (const Exchanged& part : {sent.others, sent.of_experts}) {
     if (part.group.members * part.across.members <= 1) continue;
     const int per_node = machine.devices_per_node;
+    const auto seconds = [&](const Sent& weights_sent, double bytes) {
+      return in_messages_seconds(node, per_node, part.group, weights_sent, bytes, part_seconds);
+    };
     sum.scatter +=
-        by_layer_seconds(node, per_node, part.group, part.trained, framework.gradient_bytes) +
-        across_seconds(node, per_node, part, framework.gradient_bytes, part.trained.layers) +
+        seconds(part.trained, framework.gradient_bytes) +
+        across_seconds(node, per_node, part, framework.gradient_bytes, part.trained.messages) +
         stream_seconds(node.device, framework.reduction_bytes * part.trained.count);
-    sum.gather += by_layer_seconds(node, per_node, part.group, part.gathered, 2);
+    sum.gather += seconds(part.gathered, 2);
+    sum.again += seconds(part.again, 2);
+    // The tensors that stay whole; the time of their few bytes is not counted.
+    sum.updated += std::max(0, part.trained.messages - part.gathered.messages) *
+                   part.group.members * part_seconds;
   }
   return sum;
 }
@@ -96,14 +120,15 @@ LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
 
 bool exchanges_by_layer(const ParallelSetup& setup) { return setup.zero >= 2; }
 
-double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
-                         const ParallelSetup& setup, const NodeRates& node,
-                         const RangeWeights& weights) {
+double reduction_seconds(const Architecture& model, const FrameworkTraits& framework,
+                         const Machine& machine, const ParallelSetup& setup, const NodeRates& node,
+                         const LayerRange& range) {
+  const RangeWeights weights = exchanged_weights(model, framework, setup, range);
   if (exchanges_by_layer(setup)) {
     // Weights once, or for both directions of every micro-batch.
     const LayerExchange one = by_layer(framework, machine, setup, node, weights);
-    return setup.micro_batches * one.scatter +
-           (setup.zero == 3 ? 2 * setup.micro_batches : 1) * one.gather;
+    if (setup.zero < 3) return setup.micro_batches * one.scatter + one.gather;
+    return setup.micro_batches * (one.scatter + 2 * one.gather + one.again) + one.updated;
   }
   const ExchangedWeights sent = exchanged_by(machine, setup, weights);
   double sum = 0;
@@ -126,10 +151,11 @@ double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits
                                 const NodeRates& node, const LayerRange& range,
                                 const LayerSeconds& layers) {
   if (!exchanges_by_layer(setup)) {
-    const double all =
-        reduction_seconds(framework, machine, setup, node, weights_of(model, setup, range));
+    const double all = reduction_seconds(model, framework, machine, setup, node, range);
     return std::max(0.0, all - (layers.forward(range) + layers.backward(range)));
   }
+  if (exchanges_by_tensor(framework, setup))
+    return reduction_seconds(model, framework, machine, setup, node, range);
   const auto exchange_of = [&](const LayerRange& part) {
     return by_layer(framework, machine, setup, node, weights_of(model, setup, part));
   };

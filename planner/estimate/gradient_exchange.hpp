@@ -7,18 +7,20 @@
 namespace pipewright::planner {
 
 /// From ZeRO 2 on the layers' gradients are scattered, and under ZeRO 3 their weights gathered, one
-/// layer after the other in every micro-batch (arXiv:1910.02054 §7; PyTorch's FSDP).
+/// layer, or one tensor (planner/estimate/tensor_exchange.hpp), after the other in every
+/// micro-batch (arXiv:1910.02054 §7; PyTorch's FSDP).
 bool exchanges_by_layer(const ParallelSetup& setup);
 
 /// All of a step, those of experts among the replicas that hold the same ones.
-double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
-                         const ParallelSetup& setup, const NodeRates& node,
-                         const RangeWeights& weights);
+double reduction_seconds(const Architecture& model, const FrameworkTraits& framework,
+                         const Machine& machine, const ParallelSetup& setup, const NodeRates& node,
+                         const LayerRange& range);
 
 /// The part of it that computation does not hide. Up to ZeRO 1 one micro-batch hides it. Layer by
 /// layer, the weights of a block are gathered while the one before it computes, and the gradients
 /// of one are scattered while the next computes; what the model's ends exchange, each direction's
-/// first gather and the last scatter find nothing to hide behind.
+/// first gather and the last scatter find nothing to hide behind. Tensor by tensor nothing does:
+/// the device has finished before each message.
 double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
                                 const Machine& machine, const ParallelSetup& setup,
                                 const NodeRates& node, const LayerRange& range,

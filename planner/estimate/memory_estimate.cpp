@@ -4,6 +4,7 @@
 
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
+#include "planner/estimate/tensor_exchange.hpp"
 
 namespace pipewright::planner {
 
@@ -94,18 +95,22 @@ double widest_numbers(const Architecture& model, const ParallelSetup& setup, Blo
   return sizes.rows * std::max(of_mamba, gates * inner) / sizes.tensor;
 }
 
-/// Where gathered weights are copied (FSDP2) and the backward begins: the weights of one block,
-/// gathered, and of the next, that are on their way; a block's gradients before they are scattered;
-/// and the table of an end with its own.
+/// Where gathered weights are copied and the backward begins: the weights of one block, gathered,
+/// and of the next, that are on their way; a block's gradients before they are scattered; and the
+/// table of an end with its own (FSDP2). Tensor by tensor, the largest and its parts, or its
+/// gradient.
 double gathered_bytes(const Architecture& model, const FrameworkTraits& framework,
                       const ParallelSetup& setup, const LayerRange& range) {
   if (setup.zero < 3 || framework.gather_bytes == 0 || model.lora.is_used()) return 0;
-  double block = 0;
+  double block = 0, tensor = 0;
   for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
     block = std::max(block, block_parameters_of_rank(model, setup, kind));
+    tensor = std::max(tensor, widest_tensor(model, framework, setup, kind));
   });
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   const double ends = range.head || range.embedding ? table : 0;
+  if (framework.gathers_tensors)
+    return (2 + std::max(2.0, framework.gradient_bytes)) * std::max(tensor, ends);
   return (2 * 2 + framework.gradient_bytes) * block + (2 + framework.gradient_bytes) * ends;
 }
 

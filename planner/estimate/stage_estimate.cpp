@@ -51,7 +51,7 @@ double update_of(const EstimateContext& context, const ParallelSetup& setup, con
   const double reduction =
       setup.overlap_gradients
           ? exposed_exchange_seconds(model, framework, machine, setup, node, range, layers)
-          : reduction_seconds(framework, machine, setup, node, weights);
+          : reduction_seconds(model, framework, machine, setup, node, range);
   const double tied =
       range.embedding != range.head ? tied_seconds(model, framework, machine, setup, node) : 0;
   return reduction + tied + update_seconds(framework, setup, node, weights);
@@ -257,7 +257,7 @@ double least_updates(const EstimateContext& context, const ParallelSetup& setup,
   for (const NodeRates& node : nodes) {
     double reduction = 0;
     if (!setup.overlap_gradients) {
-      reduction = reduction_seconds(framework, machine, setup, node, weights);
+      reduction = reduction_seconds(model, framework, machine, setup, node, all);
     } else if (nodes.size() == 1) {  // else the work of slower nodes hides more than is known here
       reduction =
           exposed_exchange_seconds(model, framework, machine, setup, node, all, layers.front());

@@ -83,8 +83,8 @@ LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, 
 RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                         const LayerRange& range) {
   RangeWeights weights;
-  weights.layers_with_experts = range.blocks.with_experts();
-  weights.layers = range.blocks.all() + (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
+  weights.messages_of_experts = range.blocks.with_experts();
+  weights.messages = range.blocks.all() + (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
   for_each_kind(range.blocks, [&](BlockKind kind, int count) {
     weights.of_experts += count * expert_parameters_of_rank(model, setup, kind);
     weights.all += count * block_parameters_of_rank(model, setup, kind);
@@ -98,16 +98,16 @@ RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
     const BlockKind kind = model.kind_of_further();
     const double hidden = model.hidden, norm = norm_parameters(model);
     const int further = model.further_tokens;
-    weights.layers += further;
-    weights.layers_with_experts += kind.has_experts() ? further : 0;
+    weights.messages += further;
+    weights.messages_of_experts += kind.has_experts() ? further : 0;
     weights.of_experts += further * expert_parameters_of_rank(model, setup, kind);
     weights.all += norm + further * (3 * norm + 2 * hidden * hidden / setup.tensor +
                                      block_parameters_of_rank(model, setup, kind));
   }
   if (range.head && (!model.tied_head || !range.embedding)) weights.all += table;
   if (model.lora.is_used()) {
-    weights.trained.layers = range.blocks.all();
-    weights.trained.all = weights.trained.layers * adapter_parameters_of_rank(model, setup);
+    weights.trained.messages = range.blocks.all();
+    weights.trained.all = weights.trained.messages * adapter_parameters_of_rank(model, setup);
     weights.all += weights.trained.all;
   } else {
     weights.trained = weights;

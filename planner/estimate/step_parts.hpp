@@ -42,10 +42,12 @@ LayerRange blocks_in(const Architecture& model, int first, int count);
 /// All that pipeline rank r holds in a setup without interleaving.
 LayerRange range_of_rank(const Architecture& model, const ParallelSetup& setup, int rank);
 
-/// Some of a device's weights, how many of them are experts', and the layers that have some.
+/// Some of a device's weights, how many of them are experts', and the messages that exchange them,
+/// the experts' apart: one for each layer, unless each tensor has its own
+/// (planner/estimate/tensor_exchange.hpp).
 struct WeightCount {
   double all = 0, of_experts = 0;
-  int layers = 0, layers_with_experts = 0;
+  int messages = 0, messages_of_experts = 0;
 
   /// Each device's part where replicas share them out; experts are on fewer replicas.
   double shared(const ParallelSetup& setup) const;
@@ -55,6 +57,7 @@ struct WeightCount {
 /// without its embedding holds a tied table of its own.
 struct RangeWeights : WeightCount {
   WeightCount trained;
+  WeightCount again;  // that are gathered once more for what is computed again
 };
 RangeWeights weights_of(const Architecture& model, const ParallelSetup& setup,
                         const LayerRange& range);

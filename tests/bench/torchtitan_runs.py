@@ -2,12 +2,11 @@
 pytorch/torchtitan: docs/performance.md of 2024 (64 A100, without torch.compile), benchmarks/llama3-8b_h200_202506 (H200),
 benchmarks/llama3_h100_202412 (H100 limited to 500 W, with HBM2e: asked with the whole peak and with 5/7 of it, and not
 counted). Tokens a second and GPU; GiB where the page has them."""
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from command import estimate, file_of
 
 LLAMA2 = {"schema": "pipewright.architecture/1", "gated": True, "biases": False, "learned_positions": False,
           "tied_head": False, "vocabulary": 32000, "sequence": 4096}
@@ -46,20 +45,12 @@ def limited_system(devices, peak):
             "inside": {**port, "bytes_per_second": 450e9}, "across": port}
 
 
-def file_of(document, folder, name):
-    path = os.path.join(folder, name)
-    with open(path, "w") as file:
-        json.dump(document, file)
-    return path
-
-
 def ask(pipewright, folder, model, devices, system, framework, samples, batch, tp, pp, vpp, recompute, products):
     """Seconds of a step, GiB of the fullest rank. Sharding with a pipeline is ZeRO 1: weights are gathered once a step."""
     model = file_of(MODELS[model], folder, "model.json") if model in MODELS else model
-    words = [pipewright, "estimate", model, *system, "--framework", framework, "--global-batch", batch, "--tp", tp, "--pp", pp,
-             "--vpp", vpp, "--micro-batch-size", samples, "--recompute", recompute, "--matmul-dtype", products,
-             "--sequence-parallel", "on" if tp > 1 else "off", "--zero", 3 if pp == 1 else 1, "--overlap-gradients", "--json"]
-    best = json.loads(subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True).stdout)["best"]
+    best = estimate(pipewright, model, *system, "--framework", framework, "--global-batch", batch, "--tp", tp, "--pp", pp,
+                    "--vpp", vpp, "--micro-batch-size", samples, "--recompute", recompute, "--matmul-dtype", products,
+                    "--sequence-parallel", "on" if tp > 1 else "off", "--zero", 3 if pp == 1 else 1, "--overlap-gradients")
     return best["step_ns"] / 1e9, best["peak_bytes"] / 2**30
 
 

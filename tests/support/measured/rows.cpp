@@ -17,12 +17,6 @@ nlohmann::json read_measured(const std::filesystem::path& path) {
   return nlohmann::json::parse(file);
 }
 
-FrameworkTraits megatron_lm_of_2021() {
-  FrameworkTraits traits = megatron_lm();
-  traits.fuses_accumulation = traits.hides_gradient_messages = false;
-  return traits;
-}
-
 FrameworkTraits megatron_core_in_tests() {
   FrameworkTraits traits = megatron_core();
   traits.name = "megatron-core in its tests";

@@ -26,10 +26,6 @@ std::vector<planner::ParallelSetup> with_sizes_and_chunks(const planner::Paralle
                                                           const std::vector<int>& sizes,
                                                           const std::vector<int>& chunks);
 
-/// Megatron-LM before 2022, whose column-parallel layer waits for the sum of its input's gradients
-/// (megatron/mpu/layers.py of BigScience's fork of 2021).
-FrameworkTraits megatron_lm_of_2021();
-
 /// Megatron core as its functional tests run it: with --no-gradient-accumulation-fusion, so that
 /// each of a block's twelve parameters has a sum of its own, and bit for bit the same each time.
 FrameworkTraits megatron_core_in_tests();

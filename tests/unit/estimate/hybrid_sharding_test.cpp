@@ -24,8 +24,7 @@ ParallelSetup sharded(int zero, int replicas, int shards) {
 
 double reduction(const ParallelSetup& setup) {
   const Machine machine = nvlink_machine("A100", 100e9);
-  return reduction_seconds(megatron_core(), machine, setup, machine.nodes.front(),
-                           weights_of(gpt(), setup, whole()));
+  return reduction_seconds(gpt(), megatron_core(), machine, setup, machine.nodes.front(), whole());
 }
 
 TEST(HybridSharding, GroupsScatterSumTheirPartsAndGather) {
