@@ -167,6 +167,30 @@ auto live_activations(const Configuration& c) {
   return closed_form_peaks(c.schedule->name, request_of(c.parallel));
 }
 
+/// What a rank's stages hold at least.
+struct LeastHeld {
+  Bytes state;                        // all the time
+  Bytes lightest = Bytes(INT64_MAX);  // of a micro-batch of one of them
+  Bytes heaviest;                     // when its F has ended
+};
+
+/// By rank, where each stage is on one.
+std::vector<LeastHeld> least_held(const Configuration& c, const std::vector<StagePlan>& stages,
+                                  const std::vector<StageMemory>& memory) {
+  std::vector<LeastHeld> of_rank(static_cast<std::size_t>(c.parallel.pipeline));
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    LeastHeld& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
+    rank.state += memory[s].constant;
+    // After its I a micro-batch may hold less.
+    const Bytes held = c.schedule->traits.splits_backward
+                           ? std::min(memory[s].f, Bytes(-memory[s].w.value))
+                           : memory[s].f;
+    rank.lightest = std::min(rank.lightest, held);
+    rank.heaviest = std::max(rank.heaviest, memory[s].f);
+  }
+  return of_rank;
+}
+
 /// By rank; true unless no order of the configuration can keep to the limit there.
 std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<StagePlan>& stages,
                                      const std::vector<StageMemory>& memory,
@@ -176,22 +200,11 @@ std::vector<bool> ranks_that_may_fit(const Configuration& c, const std::vector<S
   if (limits.all.value <= 0 || layout == Layout::Bidirectional) return fits;
   if (layout == Layout::Replicas) return replicated_ranks_that_fit(c.parallel, memory, limits);
   const auto peaks = live_activations(c);
-  struct Rank {
-    Bytes state, lightest = Bytes(INT64_MAX);
-  };
-  std::vector<Rank> of_rank(fits.size());
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    Rank& rank = of_rank[static_cast<std::size_t>(stages[s].rank.value)];
-    rank.state += memory[s].constant;
-    // After its I a micro-batch may hold less.
-    const Bytes held = c.schedule->traits.splits_backward
-                           ? std::min(memory[s].f, Bytes(-memory[s].w.value))
-                           : memory[s].f;
-    rank.lightest = std::min(rank.lightest, held);
-  }
+  const std::vector<LeastHeld> of_rank = least_held(c, stages, memory);
   for (std::size_t r = 0; r < of_rank.size(); ++r) {
     const Bytes active = peaks ? of_rank[r].lightest * (*peaks)[r] : Bytes(0);
-    fits[r] = of_rank[r].state + active <= limits.of(static_cast<int>(r));
+    fits[r] =
+        of_rank[r].state + std::max(active, of_rank[r].heaviest) <= limits.of(static_cast<int>(r));
   }
   return fits;
 }
@@ -225,24 +238,39 @@ bool surely_fits(const Configuration& c, const std::vector<StagePlan>& stages,
   return true;
 }
 
+}  // namespace
+
+Room room_of(const Configuration& c, const std::vector<StagePlan>& stages,
+             const std::vector<StageMemory>& memory, const RankLimits& limits) {
+  const Layout layout = c.schedule->layout;
+  if (limits.all.value <= 0 || layout == Layout::Bidirectional || layout == Layout::Replicas)
+    return {};
+  Room room{{}, memory};
+  for (const LeastHeld& rank : least_held(c, stages, memory))
+    room.left.push_back(limits.of(static_cast<int>(room.left.size())) - rank.state);
+  return room;
+}
+
+namespace {
+
 /// bound_of() a schedule in whose pairs messages hide, under the least recompute.
 std::int64_t bound_of_computations(const ConfigurationCosts& costs, const Configuration& c,
-                                   const Cut& cut, Sending sending) {
+                                   const Cut& cut, Sending sending, const Room& room) {
   Configuration least = c;
   if (cut.by_recompute) least.parallel.recompute = {.of_all = cut.by_recompute->kinds.front()};
   const auto& whole = cut.by_recompute ? cut.by_recompute->costs.front() : cut.costs;
   return flow_bound(least, *cut.stages,
                     costs.stage_parts(least.parallel, *cut.stages, whole).computations, cut.wires,
-                    sending);
+                    sending, room);
 }
 
 /// With one stage a rank, each stage recomputes at least as much as the closed form of the peaks
 /// makes necessary.
 std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const RankLimits& limits,
-                                Sending sending) {
+                                Sending sending, const Room& room) {
   const StagesByRecompute& by_kind = *cut.by_recompute;
   if (cut.stages->size() != static_cast<std::size_t>(c.parallel.pipeline))
-    return flow_bound(c, *cut.stages, cut.costs, cut.wires, sending);
+    return flow_bound(c, *cut.stages, cut.costs, cut.wires, sending, room);
   std::vector<std::size_t> least(cut.stages->size(), 0);
   for (std::size_t kind = 0; kind + 1 < by_kind.kinds.size(); ++kind) {
     const auto fits = ranks_that_may_fit(c, *cut.stages, by_kind.memory[kind], limits);
@@ -251,7 +279,7 @@ std::int64_t bound_by_recompute(const Configuration& c, const Cut& cut, const Ra
       if (least[s] == kind && !fits[rank]) ++least[s];
     }
   }
-  return flow_bound(c, *cut.stages, by_kind.least_costs(least), cut.wires, sending);
+  return flow_bound(c, *cut.stages, by_kind.least_costs(least), cut.wires, sending, room);
 }
 
 std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
@@ -264,12 +292,17 @@ std::int64_t work_of(const StageCosts& stage, bool splits_backward) {
 
 std::int64_t bound_of(const Configuration& c, const std::vector<StagePlan>& stages,
                       const ConfigurationCosts& costs) {
-  std::vector<StageCosts> of_stage = chosen_stage_costs(costs, c.parallel, stages);
+  return bound_of(c, stages, costs, chosen_stage_costs(costs, c.parallel, stages), {});
+}
+
+std::int64_t bound_of(const Configuration& c, const std::vector<StagePlan>& stages,
+                      const ConfigurationCosts& costs, std::vector<StageCosts> of_stage,
+                      const Room& room) {
   set_ring_times(costs, c.parallel, stages, of_stage);
   if (c.schedule->traits.overlaps)
     of_stage = costs.stage_parts(c.parallel, stages, of_stage).computations;
-  const std::int64_t bound =
-      flow_bound(c, stages, of_stage, costs.wires(c.parallel, stages), costs.sending(*c.schedule));
+  const std::int64_t bound = flow_bound(c, stages, of_stage, costs.wires(c.parallel, stages),
+                                        costs.sending(*c.schedule), room);
   return costs.least_with_action_times(c.parallel, stages, of_stage, bound);
 }
 
@@ -372,12 +405,13 @@ Branches branches_of(const ConfigurationCosts& costs, const ParallelSetup& mesh,
       } else {
         branch.stages = cut->stages;
         const Sending sending = costs.sending(*shape.schedule);
-        branch.bound =
-            shape.schedule->traits.overlaps
-                ? bound_of_computations(costs, branch.configuration, *cut, sending)
-            : cut->by_recompute
-                ? bound_by_recompute(branch.configuration, *cut, limits, sending)
-                : flow_bound(branch.configuration, *cut->stages, cut->costs, cut->wires, sending);
+        const Room room = room_of(branch.configuration, *cut->stages, cut->memory, limits);
+        branch.bound = shape.schedule->traits.overlaps
+                           ? bound_of_computations(costs, branch.configuration, *cut, sending, room)
+                       : cut->by_recompute
+                           ? bound_by_recompute(branch.configuration, *cut, limits, sending, room)
+                           : flow_bound(branch.configuration, *cut->stages, cut->costs, cut->wires,
+                                        sending, room);
         branch.bound = costs.least_with_action_times(mesh, *cut->stages, cut->costs, branch.bound);
         branches.open.push_back(std::move(branch));
       }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "planner/branches/flow_bound.hpp"
 #include "planner/branches/space.hpp"
 #include "planner/configurations/costs.hpp"
 #include "planner/configurations/rank_limits.hpp"
@@ -59,6 +60,13 @@ std::int64_t step_bound(const Configuration& configuration, const std::vector<St
 /// computes while the other communicates, of computations alone.
 std::int64_t bound_of(const Configuration& configuration, const std::vector<StagePlan>& stages,
                       const ConfigurationCosts& costs);
+/// The same with what its stages cost, and what its ranks have room for.
+std::int64_t bound_of(const Configuration& configuration, const std::vector<StagePlan>& stages,
+                      const ConfigurationCosts& costs, std::vector<StageCosts> of_stage,
+                      const Room& room);
+/// No limit where stages are on several ranks.
+Room room_of(const Configuration& configuration, const std::vector<StagePlan>& stages,
+             const std::vector<StageMemory>& memory, const RankLimits& limits);
 
 /// False only if no order of the configuration can keep to the limits, by the state of a rank's
 /// stages and, where a formula knows the peak of its activations, by that peak with each activation

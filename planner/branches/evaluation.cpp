@@ -163,8 +163,21 @@ bool better(const Evaluation& a, const Evaluation& b) {
   return key(a) < key(b);
 }
 
+namespace {
+
+/// bound_of() the chosen recompute.
+std::int64_t bound_of(const ConfigurationCosts& costs, const ChosenRecompute& chosen,
+                      const std::vector<StagePlan>& stages, Bytes limit) {
+  const Configuration& c = chosen.configuration;
+  return planner::bound_of(c, stages, costs, chosen.by_kind->costs_of(chosen.choice),
+                           room_of(c, stages, chosen.by_kind->memory_of(chosen.choice),
+                                   limits_of(costs, c.parallel, limit)));
+}
+
+}  // namespace
+
 ChosenBranch choose(const ConfigurationCosts& costs, const Branch& branch, Bytes limit,
-                    KnownPeaks& known) {
+                    KnownPeaks& known, const ToBeat& beat) {
   const Configuration& asked = branch.configuration;
   ChosenBranch chosen;
   auto with = with_chosen_recompute(costs, asked, *branch.stages, limit, known);
@@ -175,6 +188,11 @@ ChosenBranch choose(const ConfigurationCosts& costs, const Branch& branch, Bytes
   if (asked.parallel.recompute.is_to_choose() &&
       is_alike_elsewhere(costs, with->configuration, *branch.stages)) {
     chosen.left_out = LeftOut::AlikeRecompute;
+    return chosen;
+  }
+  if (with->by_kind && beat.step < INT64_MAX &&
+      bound_of(costs, *with, *branch.stages, limit) > beat.step) {
+    chosen.left_out = beat.why;
     return chosen;
   }
   chosen.configuration = std::move(with->configuration);

@@ -34,8 +34,14 @@ struct ChosenBranch {
   OrderCosts by;
   std::optional<Order> order;  // of one replica; empty: not made yet
 };
+/// What a branch has to beat, and why it is left out where no order of it does.
+struct ToBeat {
+  std::int64_t step = INT64_MAX;
+  LeftOut why = LeftOut::TooSlowForTable;
+};
+/// Where recompute is chosen, the branch's bound was that of less.
 ChosenBranch choose(const ConfigurationCosts& costs, const Branch& branch, Bytes limit,
-                    KnownPeaks& known);
+                    KnownPeaks& known, const ToBeat& beat = {});
 
 Evaluation evaluate(const Job& job, const ConfigurationCosts& costs, ChosenBranch chosen);
 /// The same of a branch, and of a single one.

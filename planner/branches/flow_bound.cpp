@@ -37,9 +37,10 @@ class Way {
   }
 
   /// `held`: activations at most, by rank; empty: not known.
-  std::int64_t bound(const Wires& wires, Sending sending, std::span<const int> held) {
+  std::int64_t bound(const Wires& wires, Sending sending, std::span<const int> held,
+                     const Room& room) {
     lay(wires, sending);
-    std::int64_t bound = std::max(bound_by_held(held), bound_by_places());
+    std::int64_t bound = std::max({bound_by_held(held), bound_by_room(room), bound_by_places()});
     if (hold_back(held)) bound = std::max(bound, bound_by_places());
     return bound;
   }
@@ -205,9 +206,47 @@ class Way {
     const Leg &first = *stay.first, &last = *stay.last;
     // The last one begins when all have ended but those that are held with it.
     if (stay.stages == 1) return first.head + (m - 1) / held * stay.time + first.time + first.tail;
-    const std::int64_t behind =
-        last.later > 0 ? after_[static_cast<std::size_t>(last.stage)] : last.tail;
-    return first.head + (m * stay.time + held - 1) / held + behind;
+    return first.head + (m * stay.time + held - 1) / held + after_all(last);
+  }
+
+  /// Of a micro-batch's stages on a rank.
+  struct Area {
+    const Leg *first = nullptr, *last = nullptr;
+    double byte_ns = 0;  // bytes times the time that they are held
+  };
+
+  std::int64_t bound_by_room(const Room& room) const {
+    std::vector<Area> areas(room.left.size());
+    for (const Leg& leg : legs_) {
+      if (room.left.empty() || !leg.computes()) continue;
+      const StageMemory& memory = room.memory[static_cast<std::size_t>(leg.stage)];
+      Area& area = areas[static_cast<std::size_t>(leg.rank())];
+      const auto held = static_cast<double>(memory.f.value);
+      if (leg.is_backward) {
+        area.last = &leg;
+        area.byte_ns += held * static_cast<double>(leg.head + leg.time) -
+                        static_cast<double>(memory.w.value) * static_cast<double>(leg.later);
+      } else {
+        if (area.first == nullptr) area.first = &leg;
+        area.byte_ns -= held * static_cast<double>(leg.head);
+      }
+    }
+    std::int64_t bound = 0;
+    for (std::size_t r = 0; r < areas.size(); ++r) {
+      if (areas[r].first == nullptr || room.left[r].value <= 0) continue;
+      const double time = static_cast<double>(micro_batches()) * areas[r].byte_ns /
+                          static_cast<double>(room.left[r].value);
+      // What rounding may have added is taken off.
+      bound = std::max(bound, areas[r].first->head + after_all(*areas[r].last) +
+                                  static_cast<std::int64_t>(time * (1 - 1e-9)));
+    }
+    return bound;
+  }
+
+  /// After a rank has let go of all micro-batches of all its stages, the last of which ends with
+  /// this leg.
+  std::int64_t after_all(const Leg& last) const {
+    return last.later > 0 ? after_[static_cast<std::size_t>(last.stage)] : last.tail;
   }
 
   std::int64_t micro_batches() const { return configuration_.parallel.micro_batches; }
@@ -224,7 +263,7 @@ class Way {
 
 std::int64_t flow_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs, const std::vector<Wires>& wires,
-                        Sending sending) {
+                        Sending sending, const Room& room) {
   std::int64_t bound = step_bound(configuration, stages, costs);
   const Layout layout = configuration.schedule->layout;
   if (layout == Layout::Bidirectional || layout == Layout::Replicas) return bound;
@@ -234,7 +273,7 @@ std::int64_t flow_bound(const Configuration& configuration, const std::vector<St
                         {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
   Way way(configuration, stages, costs);
   for (const Wires& replica : wires)
-    bound = std::max(bound, way.bound(replica, sending, held ? *held : std::vector<int>{}));
+    bound = std::max(bound, way.bound(replica, sending, held ? *held : std::vector<int>{}, room));
   return bound;
 }
 

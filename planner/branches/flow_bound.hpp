@@ -8,7 +8,9 @@
 // and tails (Carlier, European Journal of Operational Research 11, 1982), here for each stretch.
 //
 // Also, a rank holds at most w activations, each for at least the time from its F to the end of its
-// B. In that time it lets go of w of them at best, however the rest is arranged.
+// B. In that time it lets go of w of them at best, however the rest is arranged. The same in bytes:
+// each takes F's bytes from there to the end of its I, and what I leaves until the end of its W;
+// all of them together, bytes times time, have to lie within what the rank has room for.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +23,16 @@
 
 namespace pipewright::planner {
 
+/// What ranks have room for.
+struct Room {
+  std::vector<Bytes> left;          // by rank, beside its state; empty: no limit
+  std::vector<StageMemory> memory;  // by stage
+};
+
 /// The larger of step_bound() and, where each stage is on one rank, the bounds above for each of
 /// the replicas. `costs`: by stage, with what they exchange at least.
 std::int64_t flow_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs, const std::vector<Wires>& wires,
-                        Sending sending);
+                        Sending sending, const Room& room = {});
 
 }  // namespace pipewright::planner

@@ -33,8 +33,15 @@ constexpr double kMostChoices = 81;
 class LeastRecompute {
  public:
   LeastRecompute(const StagesByRecompute& stages, const OrderPeaks& peaks, const RankLimits& limits)
-      : stages_(stages), peaks_(peaks), limits_(limits), choice_(stages.rank_of_stage.size(), 0) {
+      : stages_(stages),
+        peaks_(peaks),
+        limits_(limits),
+        choice_(stages.rank_of_stage.size(), 0),
+        memory_(choice_.size()),
+        kinds_of_rank_(stages.kinds_of_ranks(choice_)) {
     ranks_of_stage_.resize(choice_.size());
+    stages_at_.resize(kinds_of_rank_.size());
+    for (std::size_t s = 0; s < choice_.size(); ++s) stages_at_[home_of(s)].push_back(s);
     for (int r = 0; r < peaks.ranks(); ++r) {
       for (const int stage : peaks.stages_of(r))
         ranks_of_stage_[static_cast<std::size_t>(stage)].push_back(r);
@@ -49,13 +56,26 @@ class LeastRecompute {
   }
 
  private:
-  bool fits(int rank, const std::vector<StageMemory>& memory) const {
-    return peaks_.peak(rank, memory) <= limits_.of(rank);
+  std::size_t home_of(std::size_t stage) const {
+    return static_cast<std::size_t>(stages_.rank_of_stage[stage].value);
   }
+
+  Bytes peak_of(int rank) {
+    for (const int s : peaks_.stages_of(rank)) {
+      const auto stage = static_cast<std::size_t>(s);
+      unsigned& kinds = kinds_of_rank_[home_of(stage)];
+      kinds = 0;
+      for (const std::size_t other : stages_at_[home_of(stage)]) kinds |= 1U << choice_[other];
+      memory_[stage] = stages_.memory_of(stage, choice_[stage], kinds);
+    }
+    return peaks_.peak(rank, memory_);
+  }
+
+  bool fits(int rank) { return peak_of(rank) <= limits_.of(rank); }
 
   bool raise_until_all_fit() {
     for (int rank = 0; rank < peaks_.ranks(); ++rank) {
-      if (fits(rank, stages_.memory_of(choice_))) continue;
+      if (fits(rank)) continue;
       if (!(is_small(rank) ? set_best_of_all(rank) : raise_until_fits(rank))) return false;
     }
     // Only where replicas of a stage share it can a later rank have changed an earlier one.
@@ -98,7 +118,7 @@ class LeastRecompute {
     do {
       const std::int64_t backward = backward_of(rank);
       if (best && backward >= least) continue;
-      if (!fits(rank, stages_.memory_of(choice_))) continue;
+      if (!fits(rank)) continue;
       best = choice_;
       least = backward;
     } while (count_up(rank));
@@ -107,23 +127,22 @@ class LeastRecompute {
   }
 
   bool raise_until_fits(int rank) {
-    while (!fits(rank, stages_.memory_of(choice_))) {
+    while (!fits(rank)) {
       if (!raise(rank)) return false;
     }
     return true;
   }
 
-  bool all_fit() const {
-    const auto memory = stages_.memory_of(choice_);
+  bool all_fit() {
     for (int rank = 0; rank < peaks_.ranks(); ++rank) {
-      if (!fits(rank, memory)) return false;
+      if (!fits(rank)) return false;
     }
     return true;
   }
 
   /// False where all stages of the rank do the most already.
   bool raise(int rank) {
-    const double before = static_cast<double>(peak_of(rank));
+    const double before = static_cast<double>(peak_of(rank).value);
     std::size_t best = choice_.size();
     double most = 0;
     for (const int s : peaks_.stages_of(rank)) {
@@ -131,7 +150,7 @@ class LeastRecompute {
       const std::size_t kind = choice_[stage];
       if (kind + 1 == stages_.kinds.size()) continue;
       ++choice_[stage];
-      const double saved = before - static_cast<double>(peak_of(rank));
+      const double saved = before - static_cast<double>(peak_of(rank).value);
       --choice_[stage];
       const auto longer = (stages_.costs[kind + 1][stage].b - stages_.costs[kind][stage].b).value;
       const double rate = saved / static_cast<double>(std::max<std::int64_t>(1, longer));
@@ -142,10 +161,6 @@ class LeastRecompute {
     if (best == choice_.size()) return false;
     ++choice_[best];
     return true;
-  }
-
-  std::int64_t peak_of(int rank) const {
-    return peaks_.peak(rank, stages_.memory_of(choice_)).value;
   }
 
   bool set_alike() {
@@ -159,10 +174,8 @@ class LeastRecompute {
   void lower(std::size_t stage) {
     const std::size_t most = choice_[stage];
     for (choice_[stage] = 0; choice_[stage] < most; ++choice_[stage]) {
-      const auto memory = stages_.memory_of(choice_);
       const auto& ranks = ranks_of_stage_[stage];
-      if (std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return fits(rank, memory); }))
-        return;
+      if (std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return fits(rank); })) return;
     }
   }
 
@@ -170,7 +183,10 @@ class LeastRecompute {
   const OrderPeaks& peaks_;
   const RankLimits& limits_;
   std::vector<std::size_t> choice_;
+  std::vector<StageMemory> memory_;      // of the stages that peak_of() last asked for
+  std::vector<unsigned> kinds_of_rank_;  // the same
   std::vector<std::vector<int>> ranks_of_stage_;
+  std::vector<std::vector<std::size_t>> stages_at_;  // by rank, those that are its own
 };
 
 }  // namespace
@@ -183,19 +199,28 @@ std::vector<StageCosts> StagesByRecompute::costs_of(std::span<const std::size_t>
 
 std::vector<StageMemory> StagesByRecompute::memory_of(std::span<const std::size_t> choice) const {
   std::vector<StageMemory> chosen;
-  for (std::size_t s = 0; s < choice.size(); ++s) chosen.push_back(memory[choice[s]][s]);
-  // State is the same under each kind; what differs is what a rank needs once.
+  const std::vector<unsigned> of_ranks = kinds_of_ranks(choice);
+  for (std::size_t s = 0; s < choice.size(); ++s)
+    chosen.push_back(
+        memory_of(s, choice[s], of_ranks[static_cast<std::size_t>(rank_of_stage[s].value)]));
+  return chosen;
+}
+
+std::vector<unsigned> StagesByRecompute::kinds_of_ranks(std::span<const std::size_t> choice) const {
   const auto ranks = std::max_element(rank_of_stage.begin(), rank_of_stage.end());
-  std::vector<unsigned> kinds_of_rank(static_cast<std::size_t>(ranks->value) + 1, 0);
-  const auto kinds_at = [&](std::size_t stage) -> unsigned& {
-    return kinds_of_rank[static_cast<std::size_t>(rank_of_stage[stage].value)];
-  };
-  for (std::size_t s = 0; s < choice.size(); ++s) kinds_at(s) |= 1U << choice[s];
-  for (std::size_t s = 0; s < choice.size(); ++s) {
-    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-      if ((kinds_at(s) >> kind & 1U) != 0)
-        chosen[s].constant = std::max(chosen[s].constant, memory[kind][s].constant);
-    }
+  std::vector<unsigned> of_ranks(static_cast<std::size_t>(ranks->value) + 1, 0);
+  for (std::size_t s = 0; s < choice.size(); ++s)
+    of_ranks[static_cast<std::size_t>(rank_of_stage[s].value)] |= 1U << choice[s];
+  return of_ranks;
+}
+
+StageMemory StagesByRecompute::memory_of(std::size_t stage, std::size_t kind,
+                                         unsigned of_rank) const {
+  StageMemory chosen = memory[kind][stage];
+  // State is the same under each kind; what differs is what a rank needs once.
+  for (std::size_t other = 0; other < kinds.size(); ++other) {
+    if ((of_rank >> other & 1U) != 0)
+      chosen.constant = std::max(chosen.constant, memory[other][stage].constant);
   }
   return chosen;
 }
@@ -262,7 +287,7 @@ std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& c
                                                      KnownPeaks& known) {
   const ParallelSetup& setup = configuration.parallel;
   if (!setup.recompute.is_to_choose())
-    return ChosenRecompute{configuration, std::nullopt, std::nullopt};
+    return ChosenRecompute{configuration, std::nullopt, std::nullopt, {}};
   ScheduleRequest request = request_of(setup);
   request.memory_limit = limit;
   StagesByRecompute by_kind = stages_by_recompute(costs, setup, stages);
@@ -275,7 +300,7 @@ std::optional<ChosenRecompute> with_chosen_recompute(const ConfigurationCosts& c
   Configuration chosen = configuration;
   for (const std::size_t kind : *choice)
     chosen.parallel.recompute.of_stage.push_back(by_kind.kinds[kind]);
-  return ChosenRecompute{std::move(chosen), std::move(order), std::move(by_kind)};
+  return ChosenRecompute{std::move(chosen), std::move(order), std::move(by_kind), *choice};
 }
 
 std::vector<StageCosts> chosen_stage_costs(const ConfigurationCosts& costs,

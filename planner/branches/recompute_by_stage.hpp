@@ -48,6 +48,9 @@ struct StagesByRecompute {
   /// that any of its stages needs.
   std::vector<StageCosts> costs_of(std::span<const std::size_t> choice) const;
   std::vector<StageMemory> memory_of(std::span<const std::size_t> choice) const;
+  /// By rank, a bit for each kind that its stages have; and the memory of one of them under `kind`.
+  std::vector<unsigned> kinds_of_ranks(std::span<const std::size_t> choice) const;
+  StageMemory memory_of(std::size_t stage, std::size_t kind, unsigned of_rank) const;
 
   /// By stage and part by part, the least of all kinds from least[stage] on.
   std::vector<StageCosts> least_costs(std::span<const std::size_t> least) const;
@@ -69,6 +72,7 @@ struct ChosenRecompute {
   Configuration configuration;
   std::optional<Order> order;  // of one replica; empty where its peaks were known
   std::optional<StagesByRecompute> by_kind;
+  std::vector<std::size_t> choice;  // of by_kind
 };
 /// Chooses where each stage has its own and they are not chosen yet; nullopt: nothing keeps to the
 /// limit. Needs a schedule that is not cost-driven.

@@ -161,8 +161,24 @@ class EstimatedConfigurations final : public ConfigurationCosts {
     scale(memory);
     return memory;
   }
-  std::vector<Wires> wires(const ParallelSetup&, std::span<const StagePlan>) const override {
-    return {};
+  std::vector<Wires> wires(const ParallelSetup& mesh,
+                           std::span<const StagePlan> stages) const override {
+    const EstimateContext& context = contexts_.of(mesh);
+    const double bytes = hop_bytes(context.model, mesh);
+    const auto wire = [&](const StagePlan& from, const StagePlan& to) {
+      if (from.rank == to.rank) return Wire{};
+      const Hop hop = hop_between(context.machine, mesh, static_cast<int>(from.rank.value),
+                                  static_cast<int>(to.rank.value));
+      const double least = (hop.latency + bytes / hop.bytes_per_second) * scale_ * 1e9;
+      // The simulator rounds latency and bytes by themselves.
+      return Wire{std::max<std::int64_t>(0, static_cast<std::int64_t>(least) - 1), 0};
+    };
+    Wires wires;
+    for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
+      wires.up.push_back(wire(stages[s], stages[s + 1]));
+      wires.down.push_back(wire(stages[s + 1], stages[s]));
+    }
+    return {wires};
   }
   Sending sending(const Schedule&) const override { return Sending::Shared; }
   CostTable table(const ParallelSetup& mesh, std::span<const StagePlan> stages,

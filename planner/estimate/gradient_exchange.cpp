@@ -62,12 +62,6 @@ bool exchanges_by_tensor(const FrameworkTraits& framework, const ParallelSetup& 
   return framework.gathers_tensors && setup.zero >= 3;
 }
 
-RangeWeights exchanged_weights(const Architecture& model, const FrameworkTraits& framework,
-                               const ParallelSetup& setup, const LayerRange& range) {
-  return exchanges_by_tensor(framework, setup) ? weights_by_tensor(model, framework, setup, range)
-                                               : weights_of(model, setup, range);
-}
-
 /// One scatter of gradients or one gather of weights, in messages of a layer or a tensor.
 double in_messages_seconds(const NodeRates& node, int per_node, const Group& group,
                            const Sent& sent, double bytes, double part_seconds) {
@@ -120,10 +114,15 @@ LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
 
 bool exchanges_by_layer(const ParallelSetup& setup) { return setup.zero >= 2; }
 
-double reduction_seconds(const Architecture& model, const FrameworkTraits& framework,
-                         const Machine& machine, const ParallelSetup& setup, const NodeRates& node,
-                         const LayerRange& range) {
-  const RangeWeights weights = exchanged_weights(model, framework, setup, range);
+RangeWeights exchanged_weights(const Architecture& model, const FrameworkTraits& framework,
+                               const ParallelSetup& setup, const LayerRange& range) {
+  return exchanges_by_tensor(framework, setup) ? weights_by_tensor(model, framework, setup, range)
+                                               : weights_of(model, setup, range);
+}
+
+double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
+                         const ParallelSetup& setup, const NodeRates& node,
+                         const RangeWeights& weights) {
   if (exchanges_by_layer(setup)) {
     // Weights once, or for both directions of every micro-batch.
     const LayerExchange one = by_layer(framework, machine, setup, node, weights);
@@ -151,11 +150,14 @@ double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits
                                 const NodeRates& node, const LayerRange& range,
                                 const LayerSeconds& layers) {
   if (!exchanges_by_layer(setup)) {
-    const double all = reduction_seconds(model, framework, machine, setup, node, range);
+    const double all =
+        reduction_seconds(framework, machine, setup, node, weights_of(model, setup, range));
     return std::max(0.0, all - (layers.forward(range) + layers.backward(range)));
   }
-  if (exchanges_by_tensor(framework, setup))
-    return reduction_seconds(model, framework, machine, setup, node, range);
+  if (exchanges_by_tensor(framework, setup)) {
+    return reduction_seconds(framework, machine, setup, node,
+                             exchanged_weights(model, framework, setup, range));
+  }
   const auto exchange_of = [&](const LayerRange& part) {
     return by_layer(framework, machine, setup, node, weights_of(model, setup, part));
   };

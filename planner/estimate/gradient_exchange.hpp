@@ -11,10 +11,15 @@ namespace pipewright::planner {
 /// micro-batch (arXiv:1910.02054 §7; PyTorch's FSDP).
 bool exchanges_by_layer(const ParallelSetup& setup);
 
+/// weights_of(), in the messages that the framework exchanges them in.
+RangeWeights exchanged_weights(const Architecture& model, const FrameworkTraits& framework,
+                               const ParallelSetup& setup, const LayerRange& range);
+
 /// All of a step, those of experts among the replicas that hold the same ones.
-double reduction_seconds(const Architecture& model, const FrameworkTraits& framework,
-                         const Machine& machine, const ParallelSetup& setup, const NodeRates& node,
-                         const LayerRange& range);
+/// `weights`: exchanged_weights().
+double reduction_seconds(const FrameworkTraits& framework, const Machine& machine,
+                         const ParallelSetup& setup, const NodeRates& node,
+                         const RangeWeights& weights);
 
 /// The part of it that computation does not hide. Up to ZeRO 1 one micro-batch hides it. Layer by
 /// layer, the weights of a block are gathered while the one before it computes, and the gradients

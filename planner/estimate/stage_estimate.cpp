@@ -47,11 +47,11 @@ std::vector<bool> is_first_of_rank(std::span<const StagePlan> stages, int ranks)
 double update_of(const EstimateContext& context, const ParallelSetup& setup, const NodeRates& node,
                  const LayerRange& range, const LayerSeconds& layers) {
   const auto& [model, framework, machine] = context;
-  const RangeWeights weights = weights_of(model, setup, range);
+  const RangeWeights weights = exchanged_weights(model, framework, setup, range);
   const double reduction =
       setup.overlap_gradients
           ? exposed_exchange_seconds(model, framework, machine, setup, node, range, layers)
-          : reduction_seconds(model, framework, machine, setup, node, range);
+          : reduction_seconds(framework, machine, setup, node, weights);
   const double tied =
       range.embedding != range.head ? tied_seconds(model, framework, machine, setup, node) : 0;
   return reduction + tied + update_seconds(framework, setup, node, weights);
@@ -252,12 +252,12 @@ double least_updates(const EstimateContext& context, const ParallelSetup& setup,
   const auto& [model, framework, machine] = context;
   LayerRange all = blocks_in(model, 0, model.blocks);
   all.embedding = all.head = true;
-  const RangeWeights weights = weights_of(model, setup, all);
+  const RangeWeights weights = exchanged_weights(model, framework, setup, all);
   double least = -1;
   for (const NodeRates& node : nodes) {
     double reduction = 0;
     if (!setup.overlap_gradients) {
-      reduction = reduction_seconds(model, framework, machine, setup, node, all);
+      reduction = reduction_seconds(framework, machine, setup, node, weights);
     } else if (nodes.size() == 1) {  // else the work of slower nodes hides more than is known here
       reduction =
           exposed_exchange_seconds(model, framework, machine, setup, node, all, layers.front());

@@ -169,11 +169,10 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
   double tied = 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     const NodeRates node = slowest_node(machine, setup, rank);
-    const LayerRange range = range_of_rank(model, setup, rank);
-    const RangeWeights weights = weights_of(model, setup, range);
-    estimate.gradient_reduction =
-        std::max(estimate.gradient_reduction,
-                 reduction_seconds(model, framework, machine, setup, node, range));
+    const RangeWeights weights =
+        exchanged_weights(model, framework, setup, range_of_rank(model, setup, rank));
+    estimate.gradient_reduction = std::max(
+        estimate.gradient_reduction, reduction_seconds(framework, machine, setup, node, weights));
     estimate.update = std::max(estimate.update, update_seconds(framework, setup, node, weights));
     tied = std::max(tied, tied_seconds(model, framework, machine, setup, node));
   }

@@ -264,10 +264,9 @@ class ScheduleSearch {
     Queue waiting;
     std::vector<Evaluation> best;
     std::size_t next = 0;  // of the meshes
+    ToBeat beat{.why = too_slow};
     const auto is_beaten = [&](std::int64_t bound) {
-      if (options_.first_possible && !best.empty()) return true;
-      return !options_.exhaustive && best.size() >= count &&
-             bound > best[count - 1].candidate.step.value;
+      return (options_.first_possible && !best.empty()) || bound > beat.step;
     };
     while (next < meshes.size() || !waiting.empty()) {
       const bool grows = next < meshes.size() &&
@@ -282,8 +281,10 @@ class ScheduleSearch {
         }
         next = end;
       } else {
-        simulate_some(branches, waiting, is_beaten, best);
+        simulate_some(branches, waiting, is_beaten, beat, best);
         if (best.size() > count) best.resize(count);
+        if (best.size() == count && !options_.exhaustive)
+          beat.step = best.back().candidate.step.value;
         report("searching", best);
       }
     }
@@ -295,7 +296,7 @@ class ScheduleSearch {
 
   template <class IsBeaten>
   void simulate_some(const std::vector<Branch>& branches, Queue& waiting, const IsBeaten& is_beaten,
-                     std::vector<Evaluation>& best) {
+                     const ToBeat& beat, std::vector<Evaluation>& best) {
     std::vector<std::size_t> taken;
     while (!waiting.empty() && taken.size() < kSimulations && !is_beaten(waiting.top().bound)) {
       taken.push_back(waiting.top().index);
@@ -303,7 +304,7 @@ class ScheduleSearch {
     }
     std::vector<const Branch*> batch;
     for (const std::size_t index : taken) batch.push_back(&branches[index]);
-    std::vector<Evaluation> outcomes = evaluate_all(batch);
+    std::vector<Evaluation> outcomes = evaluate_all(batch, beat);
     for (Evaluation& outcome : outcomes) {
       if (outcome.simulated) ++result_.evaluated;
       if (outcome.pruned) {
@@ -317,9 +318,10 @@ class ScheduleSearch {
 
   /// In the order of the batch. What the journal has is read from it, the rest is simulated, each
   /// process a part of it.
-  std::vector<Evaluation> evaluate_all(const std::vector<const Branch*>& batch) {
+  std::vector<Evaluation> evaluate_all(const std::vector<const Branch*>& batch,
+                                       const ToBeat& beat) {
     std::vector<Evaluation> outcomes(batch.size());
-    std::vector<Journaled> journaled = look_up(batch);
+    std::vector<Journaled> journaled = look_up(batch, beat);
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < batch.size(); ++i) {
       if (journaled[i].outcome) {
@@ -336,7 +338,7 @@ class ScheduleSearch {
     for_each(mine.size(), [&](std::size_t k) {
       const std::size_t i = mine[k];
       if (!journaled[i].chosen)
-        journaled[i].chosen = choose(*costs_, *batch[i], limit_, known_peaks_);
+        journaled[i].chosen = choose(*costs_, *batch[i], limit_, known_peaks_, beat);
       outcomes[i] = evaluate(job_, *costs_, *std::move(journaled[i].chosen));
     });
     if (step > 1) exchange(batch, open, mine, outcomes);
@@ -355,12 +357,12 @@ class ScheduleSearch {
   };
 
   /// Of each branch; without a journal nothing.
-  std::vector<Journaled> look_up(const std::vector<const Branch*>& batch) {
+  std::vector<Journaled> look_up(const std::vector<const Branch*>& batch, const ToBeat& beat) {
     std::vector<Journaled> found(batch.size());
     if (options_.journal == nullptr) return found;
     for_each(found.size(), [&](std::size_t i) {
       Journaled& one = found[i];
-      one.chosen = choose(*costs_, *batch[i], limit_, known_peaks_);
+      one.chosen = choose(*costs_, *batch[i], limit_, known_peaks_, beat);
       if (one.chosen->left_out) {
         // What a search that goes on has looked at before is not taken off its budget again.
         if (goes_on_) one.outcome = evaluate(job_, *costs_, *std::move(one.chosen));

@@ -53,9 +53,13 @@ inline void expect_bounds_hold(const planner::ConfigurationCosts& costs,
   const planner::Configuration configuration{&planner::find_schedule(row.schedule), row.parallel,
                                              row.partition == "even"};
   EXPECT_LE(planner::bound_of(configuration, row.stages, costs), row.step.value);
-  EXPECT_TRUE(may_fit(configuration, row.stages,
-                      planner::chosen_stage_memory(costs, row.parallel, row.stages),
-                      row.peak_bytes));
+  // With room for no more than it holds.
+  const auto memory = planner::chosen_stage_memory(costs, row.parallel, row.stages);
+  EXPECT_TRUE(may_fit(configuration, row.stages, memory, row.peak_bytes));
+  EXPECT_LE(planner::bound_of(configuration, row.stages, costs,
+                              planner::chosen_stage_costs(costs, row.parallel, row.stages),
+                              planner::room_of(configuration, row.stages, memory, row.peak_bytes)),
+            row.step.value);
 }
 
 /// Of all rows of a search without bounds.

@@ -82,6 +82,29 @@ TEST(FlowBound, ARankThatHoldsFewMicroBatchesWaitsForThem) {
   EXPECT_LE(one_of_two.bound(Sending::Shared), one_of_two.step(comm_policy_preset("ideal")));
 }
 
+TEST(FlowBound, RanksWithRoomForOneMicroBatchHaveOneAtATime) {
+  const Case naive("naive", 2, 4), gpipe("gpipe", 2, 4);
+  const StageMemory each{.f = Bytes(70), .i = Bytes(-40), .w = Bytes(-30)};
+  const auto bound = [&](int room) {
+    return flow_bound(gpipe.configuration, gpipe.stages, gpipe.costs.stages, {gpipe.wires},
+                      Sending::InTurn, {{Bytes(room), Bytes(room)}, {each, each}});
+  };
+  EXPECT_EQ(bound(4 * 70), gpipe.bound());
+  // The area is a real number, and what rounding may have added is taken off.
+  EXPECT_NEAR(static_cast<double>(bound(70)), static_cast<double>(naive.step()), 1);
+}
+
+TEST(FlowBound, OfASplitBackwardWhatIsLeftUntilItsWCountsForAsLong) {
+  // One rank, F = 10, I = 12, W = 8: 22 times 70 and 8 times 30 bytes.
+  Case one("zb-h1", 1, 4);
+  const StageMemory memory{.f = Bytes(70), .i = Bytes(-40), .w = Bytes(-30)};
+  const double area = 4 * (22.0 * 70 + 8 * 30);
+  EXPECT_NEAR(
+      static_cast<double>(flow_bound(one.configuration, one.stages, one.costs.stages, {one.wires},
+                                     Sending::InTurn, {{Bytes(10)}, {memory}})),
+      area / 10 + 3, 1);
+}
+
 TEST(FlowBound, AStageThatIsReducedLastHasTheOthersOfItsRankBeforeIt) {
   Case interleaved("interleaved", 2, 2, 2);
   const std::int64_t before = interleaved.bound();

@@ -28,7 +28,7 @@ Seconds seconds_of(const ParallelSetup& setup, double network_bytes_per_second) 
   const NodeRates& node = machine.nodes.front();
   const FrameworkTraits framework = megatron_core();
   const LayerSeconds layers = layer_seconds(gpt(), framework, machine, setup, node);
-  return {reduction_seconds(gpt(), framework, machine, setup, node, whole()),
+  return {reduction_seconds(framework, machine, setup, node, weights_of(gpt(), setup, whole())),
           exposed_exchange_seconds(gpt(), framework, machine, setup, node, whole(), layers)};
 }
 
@@ -56,8 +56,9 @@ TEST(Exchange, EachLayerIsAMessageOfItsOwn) {
   Machine wires = machine;
   wires.nodes.front().inside_bytes_per_second = 1e30;
   const ParallelSetup setup = sharded(3, 16, 4);
+  const RangeWeights weights = weights_of(gpt(), setup, whole());
   // Eight blocks, the embedding and the head: two gathers and a scatter of each.
-  EXPECT_NEAR(reduction_seconds(gpt(), megatron_core(), wires, setup, wires.nodes.front(), whole()),
+  EXPECT_NEAR(reduction_seconds(megatron_core(), wires, setup, wires.nodes.front(), weights),
               4 * 3 * 10 * ring_start_seconds(8, {16, 1}), 1e-9);
 }
 

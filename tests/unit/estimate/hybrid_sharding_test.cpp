@@ -24,7 +24,8 @@ ParallelSetup sharded(int zero, int replicas, int shards) {
 
 double reduction(const ParallelSetup& setup) {
   const Machine machine = nvlink_machine("A100", 100e9);
-  return reduction_seconds(gpt(), megatron_core(), machine, setup, machine.nodes.front(), whole());
+  return reduction_seconds(megatron_core(), machine, setup, machine.nodes.front(),
+                           weights_of(gpt(), setup, whole()));
 }
 
 TEST(HybridSharding, GroupsScatterSumTheirPartsAndGather) {

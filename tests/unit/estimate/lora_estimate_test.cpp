@@ -232,7 +232,8 @@ TEST(Lora, ReplicasExchangeAdaptersAndGatherAllWeights) {
   setup.data = 8;
   const auto seconds = [&](int zero) {
     setup.zero = zero;
-    return reduction_seconds(model, nemo(), machine, setup, node, everything(model));
+    return reduction_seconds(nemo(), machine, setup, node,
+                             weights_of(model, setup, everything(model)));
   };
   const Group all{8, 1};
   const double trained = trained_parameters(model), weights = parameters(model) + trained;

@@ -27,6 +27,12 @@ ParallelSetup sharded(LayerRecompute recompute) {
   return setup;
 }
 
+double seconds_of(const FrameworkTraits& framework, const Machine& machine,
+                  const ParallelSetup& setup) {
+  return reduction_seconds(framework, machine, setup, machine.nodes.front(),
+                           exchanged_weights(gpt(), framework, setup, whole()));
+}
+
 TEST(TensorExchange, AMatrixIsGatheredAndEveryTensorScattered) {
   const RangeWeights weights =
       weights_by_tensor(gpt(), megatron_deepspeed(), sharded(LayerRecompute::None), whole());
@@ -71,7 +77,7 @@ TEST(TensorExchange, StartAndPartsOfEachAreAllThatTakesTimeWhereBytesTakeNone) {
   const int gathers = 4 * kBlocks + 2, scatters = 12 * kBlocks + 4;
   const double parts = kReplicas * framework.part_seconds,
                message = ring_start_seconds(8, {kReplicas, 1}) + parts;
-  const double all = reduction_seconds(gpt(), framework, machine, setup, node, whole());
+  const double all = seconds_of(framework, machine, setup);
   EXPECT_NEAR(
       all, kMicroBatches * (2 * gathers + scatters) * message + (scatters - gathers) * parts, 1e-9);
   // The device waits for each.
@@ -81,14 +87,13 @@ TEST(TensorExchange, StartAndPartsOfEachAreAllThatTakesTimeWhereBytesTakeNone) {
 
 TEST(TensorExchange, BelowZero3ReplicasExchangeAsTheyDidBefore) {
   const Machine machine = nvlink_machine("A100", 100e9);
-  const NodeRates& node = machine.nodes.front();
   FrameworkTraits by_layer = megatron_deepspeed();
   by_layer.gathers_tensors = false;
   for (const int zero : {0, 1, 2}) {
     ParallelSetup setup = sharded(LayerRecompute::Whole);
     setup.zero = zero;
-    EXPECT_EQ(reduction_seconds(gpt(), megatron_deepspeed(), machine, setup, node, whole()),
-              reduction_seconds(gpt(), by_layer, machine, setup, node, whole()));
+    EXPECT_EQ(seconds_of(megatron_deepspeed(), machine, setup),
+              seconds_of(by_layer, machine, setup));
   }
 }
 
