@@ -260,7 +260,7 @@ std::int64_t bound_of_computations(const ConfigurationCosts& costs, const Config
   if (cut.by_recompute) least.parallel.recompute = {.of_all = cut.by_recompute->kinds.front()};
   const auto& whole = cut.by_recompute ? cut.by_recompute->costs.front() : cut.costs;
   return flow_bound(least, *cut.stages,
-                    costs.stage_parts(least.parallel, *cut.stages, whole).computations, cut.wires,
+                    costs.stage_computations(least.parallel, *cut.stages, whole), cut.wires,
                     sending, room);
 }
 
@@ -300,7 +300,7 @@ std::int64_t bound_of(const Configuration& c, const std::vector<StagePlan>& stag
                       const Room& room) {
   set_ring_times(costs, c.parallel, stages, of_stage);
   if (c.schedule->traits.overlaps)
-    of_stage = costs.stage_parts(c.parallel, stages, of_stage).computations;
+    of_stage = costs.stage_computations(c.parallel, stages, of_stage);
   const std::int64_t bound = flow_bound(c, stages, of_stage, costs.wires(c.parallel, stages),
                                         costs.sending(*c.schedule), room);
   return costs.least_with_action_times(c.parallel, stages, of_stage, bound);

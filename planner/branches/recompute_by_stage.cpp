@@ -325,8 +325,7 @@ CostTable with_action_times(const ConfigurationCosts& costs, const ParallelSetup
                             std::span<const StagePlan> stages, int replicas, CostTable table) {
   if (!costs.has_action_times(setup)) return table;
   AlikeStages alike_stages{chosen_stage_costs(costs.alike(), setup, stages), {}};
-  alike_stages.computations =
-      costs.alike().stage_parts(setup, stages, alike_stages.whole).computations;
+  alike_stages.computations = costs.alike().stage_computations(setup, stages, alike_stages.whole);
   costs.add_action_times(setup, stages, replicas, alike_stages, table);
   return table;
 }

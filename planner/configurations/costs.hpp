@@ -70,6 +70,12 @@ class ConfigurationCosts {
   /// parts where a stage is one piece.
   virtual StageParts stage_parts(const ParallelSetup& mesh, std::span<const StagePlan> stages,
                                  std::span<const StageCosts> whole) const = 0;
+  /// StageParts::computations.
+  virtual std::vector<StageCosts> stage_computations(const ParallelSetup& mesh,
+                                                     std::span<const StagePlan> stages,
+                                                     std::span<const StageCosts> whole) const {
+    return stage_parts(mesh, stages, whole).computations;
+  }
   /// What a stage may compute again where each has its own (SetupRecompute::by_stage), the
   /// least first.
   virtual std::vector<LayerRecompute> recompute_kinds() const = 0;

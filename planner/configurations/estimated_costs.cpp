@@ -199,6 +199,11 @@ class EstimatedConfigurations final : public ConfigurationCosts {
                          std::span<const StageCosts> whole) const override {
     return estimated_stage_parts(contexts_.of(mesh), mesh, stages, whole, scale_);
   }
+  std::vector<StageCosts> stage_computations(const ParallelSetup& mesh,
+                                             std::span<const StagePlan> stages,
+                                             std::span<const StageCosts> whole) const override {
+    return estimated_stage_computations(contexts_.of(mesh), mesh, stages, whole, scale_);
+  }
   std::vector<LayerRecompute> recompute_kinds() const override {
     if (!has_selective_recompute(contexts_.any().framework))
       return {LayerRecompute::None, LayerRecompute::Whole};

@@ -138,6 +138,11 @@ class UnevenConfigurations final : public ConfigurationCosts {
                          std::span<const StageCosts> whole) const override {
     return alike_->stage_parts(mesh, stages, whole);
   }
+  std::vector<StageCosts> stage_computations(const ParallelSetup& mesh,
+                                             std::span<const StagePlan> stages,
+                                             std::span<const StageCosts> whole) const override {
+    return alike_->stage_computations(mesh, stages, whole);
+  }
 
   bool has_action_times(const ParallelSetup& mesh) const override {
     return work_.has_lengths() || simulated_replicas(mesh) > 1;
@@ -205,9 +210,9 @@ class UnevenConfigurations final : public ConfigurationCosts {
                                  std::vector<StageCosts> costs) const {
     const UnevenReplica most = work_.telling(mesh).front();
     if (std::ranges::max(most.slowness) == 1) return costs;
-    const StageParts inside = alike_->stage_parts(mesh, stages, costs);
+    const std::vector<StageCosts> computations = alike_->stage_computations(mesh, stages, costs);
     for (std::size_t s = 0; s < stages.size(); ++s)
-      costs[s] = longer_stage(costs[s], inside.computations[s], at_rank(most.slowness, stages[s]));
+      costs[s] = longer_stage(costs[s], computations[s], at_rank(most.slowness, stages[s]));
     return costs;
   }
 

@@ -1,5 +1,7 @@
 #include "planner/estimate/layer_seconds.hpp"
 
+#include <mutex>
+
 namespace pipewright::planner {
 
 namespace {
@@ -46,6 +48,29 @@ LayerSeconds layer_seconds(const Architecture& model, const FrameworkTraits& fra
   layers.embedding = embedding_seconds(model, framework, node, machine, setup, rows);
   layers.head = head_seconds(model, framework, node, machine, setup, rows);
   return layers;
+}
+
+const LayerSeconds& KnownLayers::of(const Architecture& model, const FrameworkTraits& framework,
+                                    const Machine& machine, const ParallelSetup& setup) {
+  // Gathered weights are copied; activations wait in the host's memory without a pipeline.
+  const Key key{setup.tensor,
+                setup.context,
+                setup.experts,
+                setup.expert_tensor(),
+                setup.micro_batch_size,
+                setup.recompute.of_all,
+                setup.sequence_parallel,
+                setup.zero >= 3,
+                setup.pipeline == 1};
+  {
+    const std::shared_lock lock(mutex_);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+  }
+  // Two threads that come here at once find the same.
+  LayerSeconds layers = layer_seconds(model, framework, machine, setup, machine.nodes.front());
+  const std::unique_lock lock(mutex_);
+  return known_.try_emplace(key, layers).first->second;
 }
 
 }  // namespace pipewright::planner

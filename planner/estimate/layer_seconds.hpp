@@ -2,6 +2,10 @@
 // by what of an exchange computation hides. Pure functions; seconds.
 #pragma once
 
+#include <map>
+#include <shared_mutex>
+#include <tuple>
+
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
 
@@ -20,5 +24,20 @@ struct LayerSeconds {
 LayerSeconds layer_seconds(const Architecture& model, const FrameworkTraits& framework,
                            const Machine& machine, const ParallelSetup& setup,
                            const NodeRates& node);
+
+/// layer_seconds() on a machine whose nodes are all of one kind, found once for all setups that
+/// divide a layer alike. Always asked with the same model, framework and machine, by any number of
+/// threads.
+class KnownLayers {
+ public:
+  const LayerSeconds& of(const Architecture& model, const FrameworkTraits& framework,
+                         const Machine& machine, const ParallelSetup& setup);
+
+ private:
+  using Key = std::tuple<int, int, int, int, int, LayerRecompute, bool, bool, bool>;
+
+  std::shared_mutex mutex_;
+  std::map<Key, LayerSeconds> known_;
+};
 
 }  // namespace pipewright::planner

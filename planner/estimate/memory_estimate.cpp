@@ -147,6 +147,20 @@ std::string RankBytes::reason() const {
   return optimizer >= weights + gradients ? "the optimizer's state" : "weights and gradients";
 }
 
+namespace {
+
+/// What does not depend on how many micro-batches are in flight.
+void set_constant(RankBytes& bytes, const Architecture& model, const FrameworkTraits& framework,
+                  const ParallelSetup& setup, const LayerRange& range) {
+  const StateBytes state = state_bytes(model, framework, setup, range);
+  bytes.weights = state.weights;
+  bytes.gradients = state.gradients;
+  bytes.optimizer = state.optimizer;
+  bytes.passing = passing_bytes(model, framework, setup, range);
+}
+
+}  // namespace
+
 std::vector<RankBytes> estimate_memory(const Architecture& model, const FrameworkTraits& framework,
                                        const ParallelSetup& setup,
                                        const std::vector<int>& in_flight) {
@@ -155,16 +169,21 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
   for_each_kind(blocks_in(model, 0, model.blocks).blocks, [&](BlockKind kind, int /*count*/) {
     kept[kind.index()] = kept_bytes(model, framework, setup, kind, setup.recompute.of_all);
   });
+  LayerRange before;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     RankBytes& bytes = ranks[static_cast<std::size_t>(rank)];
     const LayerRange range = range_of_rank(model, setup, rank);
+    // Ranks in the middle are mostly alike.
+    if (rank > 0 && range == before) {
+      bytes = ranks[static_cast<std::size_t>(rank) - 1];
+      bytes.activations = bytes.ends = 0;
+    } else {
+      set_constant(bytes, model, framework, setup, range);
+    }
+    before = range;
     const int chunks = in_flight.empty() ? chunks_in_flight(setup, rank)
                                          : in_flight[static_cast<std::size_t>(rank)];
     bytes.in_flight = static_cast<double>(chunks) / setup.chunks;
-    const StateBytes state = state_bytes(model, framework, setup, range);
-    bytes.weights = state.weights;
-    bytes.gradients = state.gradients;
-    bytes.optimizer = state.optimizer;
     for_each_kind(range.blocks, [&](BlockKind kind, int count) {
       bytes.activations += bytes.in_flight * count * kept[kind.index()];
     });
@@ -172,7 +191,6 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
       bytes.ends += bytes.in_flight * embedding_kept_bytes(model, framework, setup);
     // Backward follows forward there: one micro-batch at a time.
     if (range.head) bytes.ends += head_kept_bytes(model, framework, setup);
-    bytes.passing = passing_bytes(model, framework, setup, range);
   }
   return ranks;
 }

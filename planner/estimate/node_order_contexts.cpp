@@ -19,7 +19,8 @@ NodeOrderContexts::NodeOrderContexts(const Job& job, const Architecture& model,
   const Machine machine = scaled(machine_of(job.cluster), scales);
   require_products(machine, framework);
   for (const NodeOrder& order : orders_)
-    contexts_.push_back({model, framework, in_order(machine, nodes_in_order(job.cluster, order))});
+    contexts_.push_back({model, framework, in_order(machine, nodes_in_order(job.cluster, order)),
+                         std::make_shared<KnownLayers>()});
 }
 
 const EstimateContext& NodeOrderContexts::of(const NodeOrder& order) const {

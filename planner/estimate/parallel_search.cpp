@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "planner/estimate/layer_seconds.hpp"
 #include "planner/estimate/step_parts.hpp"
 
 namespace pipewright::planner {
@@ -55,7 +56,7 @@ class Searcher {
       left_out_.add(LeftOut::OverDeviceMemory);
       return;
     }
-    candidate.estimate = estimate_step(model_, framework_, machine_, setup);
+    candidate.estimate = estimate_step(model_, framework_, machine_, setup, &known_);
     ++result_.estimated;
     if (exhaustive_) add_to_front(candidate);
     rank(std::move(candidate));
@@ -109,6 +110,7 @@ class Searcher {
   std::size_t keep_;
   bool exhaustive_;
   double limit_ = 0;
+  KnownLayers known_;
   LeftOutTally left_out_;
   ParallelResult result_;
 };

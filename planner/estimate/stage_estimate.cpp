@@ -19,7 +19,9 @@ Bytes bytes(double value) { return Bytes(static_cast<std::int64_t>(std::llround(
 
 LayerSeconds layers_on(const EstimateContext& context, const ParallelSetup& setup,
                        const NodeRates& node) {
-  return layer_seconds(context.model, context.framework, context.machine, setup, node);
+  const auto& [model, framework, machine, known] = context;
+  if (known && machine.nodes.size() == 1) return known->of(model, framework, machine, setup);
+  return layer_seconds(model, framework, machine, setup, node);
 }
 
 LayerRange range_of(const Architecture& model, const StagePlan& stage) {
@@ -46,7 +48,7 @@ std::vector<bool> is_first_of_rank(std::span<const StagePlan> stages, int ranks)
 /// The exposed time of a stage's part in the end of a step.
 double update_of(const EstimateContext& context, const ParallelSetup& setup, const NodeRates& node,
                  const LayerRange& range, const LayerSeconds& layers) {
-  const auto& [model, framework, machine] = context;
+  const auto& [model, framework, machine, known] = context;
   const RangeWeights weights = exchanged_weights(model, framework, setup, range);
   const double reduction =
       setup.overlap_gradients
@@ -181,7 +183,7 @@ std::vector<StageCosts> estimated_stage_costs(const EstimateContext& context,
 std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
                                                 const ParallelSetup& setup,
                                                 std::span<const StagePlan> stages) {
-  const auto& [model, framework, machine] = context;
+  const auto& [model, framework, machine, known] = context;
   const KeptByKind kept_of = kept_by_kind(context, setup);
   std::vector<LayerRange> of_rank(static_cast<std::size_t>(setup.pipeline));
   for (const StagePlan& stage : stages)
@@ -249,7 +251,7 @@ namespace {
 /// to reduce as the whole model, and more starts. `nodes`: those of the ranks, `layers` on each.
 double least_updates(const EstimateContext& context, const ParallelSetup& setup,
                      const std::vector<NodeRates>& nodes, const std::vector<LayerSeconds>& layers) {
-  const auto& [model, framework, machine] = context;
+  const auto& [model, framework, machine, known] = context;
   LayerRange all = blocks_in(model, 0, model.blocks);
   all.embedding = all.head = true;
   const RangeWeights weights = exchanged_weights(model, framework, setup, all);

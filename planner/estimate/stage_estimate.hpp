@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/costs/costs.hpp"
 #include "core/model/architecture.hpp"
 #include "core/plan/plan.hpp"
+#include "planner/estimate/layer_seconds.hpp"
 #include "planner/estimate/setup.hpp"
 #include "planner/partition/partition.hpp"
 
@@ -20,6 +22,7 @@ struct EstimateContext {
   Architecture model;
   FrameworkTraits framework;
   Machine machine;
+  std::shared_ptr<KnownLayers> known = nullptr;  // where several setups are asked for
 };
 
 /// F, I and W together of each layer of model_of(context.model), one micro-batch, in nanoseconds;

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <ranges>
 #include <string>
+#include <utility>
 
 #include "core/plan/rank_axes.hpp"
 #include "planner/estimate/adapters.hpp"
@@ -169,85 +172,182 @@ class BlockPieces {
   OperatorsAgain again_;  // under selective recompute
 };
 
-/// The pieces of an action of a stage.
-struct StagePieces {
-  const EstimateContext& context;
-  const ParallelSetup& setup;
-  const NodeRates& node;
-  const StagePlan& stage;
+/// Of F, B and I.
+struct ActionPieces {
+  PieceList f, b, i;
 
-  PieceList of(ActionKind kind) const {
-    const Architecture& model = context.model;
-    const double rows = block_sizes(model, setup).rows;
-    const EndSeconds embedding = embedding_seconds(model, context.framework, node, context.machine,
-                                                   setup, rows),
-                     head =
-                         head_seconds(model, context.framework, node, context.machine, setup, rows);
-    const auto end = [&](const EndSeconds& seconds) {
-      if (kind == ActionKind::F) return seconds.forward;
-      return seconds.input + (kind == ActionKind::B ? seconds.weight : 0);
-    };
-    std::array<std::optional<PieceList>, kBlockKinds> blocks;
-    std::vector<PieceList> layers;
-    if (stage.first_layer == 0) layers.push_back({computation("embedding", end(embedding))});
-    const int last = model.blocks + 1;
-    for (int layer = std::max(stage.first_layer, 1); layer < std::min(stage.end_layer, last);
-         ++layer) {
-      const BlockKind of_block = model.kind_of(layer - 1);
-      std::optional<PieceList>& pieces = blocks[of_block.index()];
-      if (!pieces) {
-        const BlockPieces block(context, setup, node, of_block);
-        pieces = kind == ActionKind::F ? block.forward() : block.backward(kind == ActionKind::B);
-      }
-      layers.push_back(*pieces);
-    }
-    if (stage.end_layer > last) layers.push_back({computation("head", end(head))});
-    if (kind != ActionKind::F) std::reverse(layers.begin(), layers.end());
-    PieceList all;
-    for (const PieceList& each : layers) append(all, each);
-    return all;
+  const PieceList& of(ActionKind kind) const {
+    return kind == ActionKind::F ? f : kind == ActionKind::B ? b : i;
   }
 };
 
-/// The pieces as parts whose weights are nanoseconds and, of computations, as many together as
-/// `time` leaves them, which is then lessened by the calls; nullopt where there is no call, or no
-/// nanosecond for each computation. A call that is wholly beside computations has no part: without
-/// a weight of its own it would take what its message does.
-std::optional<ActionParts> parts_of_action(StageId stage, ActionKind kind, PieceList pieces,
-                                           double scale, Nanoseconds& time) {
-  const auto weight = [&](const Piece& piece) { return std::llround(piece.seconds * scale * 1e9); };
-  std::erase_if(pieces, [&](const Piece& piece) {
-    return piece.call.kind != ActionKind::Part && weight(piece) == 0;
-  });
-  ActionParts action{stage, kind, {}};
-  action.parts.reserve(pieces.size());
-  double seconds = 0;
-  std::int64_t left = time.value;
-  for (const Piece& piece : pieces) {
-    Part& part = action.parts.emplace_back(piece.call, 0);
-    if (part.is_computation()) {
-      seconds += piece.seconds;
-    } else {
-      part.weight = weight(piece);
-      left -= part.weight;
+/// An action's pieces, layer by layer.
+using LayerPieces = std::vector<const PieceList*>;
+
+/// The pieces of a setup's stages. Layers of one kind have the same on alike nodes and under the
+/// same recompute.
+class StagePieces {
+ public:
+  StagePieces(const EstimateContext& context, const ParallelSetup& setup)
+      : context_(context), setup_(setup), ranks_(nodes_of_ranks(context.machine, setup)) {}
+
+  LayerPieces of(std::size_t s, const StagePlan& stage, ActionKind kind) {
+    Place& place =
+        places_[{ranks_.place(static_cast<int>(stage.rank.value)), setup_.recompute.at(s)}];
+    const NodeRates& node =
+        ranks_.nodes[static_cast<std::size_t>(ranks_.place(static_cast<int>(stage.rank.value)))];
+    const Architecture& model = context_.model;
+    LayerPieces layers;
+    if (stage.first_layer == 0) layers.push_back(&embedding(place, node).of(kind));
+    const int last = model.blocks + 1;
+    for (int layer = std::max(stage.first_layer, 1); layer < std::min(stage.end_layer, last);
+         ++layer)
+      layers.push_back(&block(place, node, s, model.kind_of(layer - 1)).of(kind));
+    if (stage.end_layer > last) layers.push_back(&head(place, node).of(kind));
+    if (kind != ActionKind::F) std::ranges::reverse(layers);
+    return layers;
+  }
+
+ private:
+  struct Place {
+    std::array<std::optional<ActionPieces>, kBlockKinds> blocks;
+    std::optional<ActionPieces> embedding, head;
+  };
+
+  const ActionPieces& block(Place& place, const NodeRates& node, std::size_t s, BlockKind kind) {
+    std::optional<ActionPieces>& pieces = place.blocks[kind.index()];
+    if (!pieces) {
+      ParallelSetup own = setup_;
+      own.recompute = {.of_all = setup_.recompute.at(s)};
+      const BlockPieces one(context_, own, node, kind);
+      pieces = {one.forward(), one.backward(true), one.backward(false)};
+    }
+    return *pieces;
+  }
+
+  const ActionPieces& embedding(Place& place, const NodeRates& node) const {
+    if (!place.embedding) {
+      place.embedding =
+          end_pieces("embedding", embedding_seconds(context_.model, context_.framework, node,
+                                                    context_.machine, setup_, rows()));
+    }
+    return *place.embedding;
+  }
+  const ActionPieces& head(Place& place, const NodeRates& node) const {
+    if (!place.head) {
+      place.head = end_pieces("head", head_seconds(context_.model, context_.framework, node,
+                                                   context_.machine, setup_, rows()));
+    }
+    return *place.head;
+  }
+  static ActionPieces end_pieces(const char* name, const EndSeconds& seconds) {
+    return {{computation(name, seconds.forward)},
+            {computation(name, seconds.input + seconds.weight)},
+            {computation(name, seconds.input)}};
+  }
+
+  double rows() const { return block_sizes(context_.model, setup_).rows; }
+
+  const EstimateContext& context_;
+  const ParallelSetup& setup_;
+  const RankNodes ranks_;
+  std::map<std::pair<int, LayerRecompute>, Place> places_;  // by kind of node and recompute
+};
+
+/// An action's time, less what its calls take, divided among its computations in nanoseconds.
+class SpreadTime {
+ public:
+  SpreadTime(const LayerPieces& layers, double scale, Nanoseconds time)
+      : layers_(layers), scale_(scale), computing_(time.value) {
+    int calls = 0;
+    for_each_piece([&](const Piece& piece, std::int64_t weight) {
+      if (is_computation(piece)) {
+        seconds_ += piece.seconds;
+      } else {
+        computing_ -= weight;
+        ++calls;
+      }
+    });
+    std::int64_t last = 0;
+    rest_ = computing_;
+    for_each_piece([&](const Piece& piece, std::int64_t) {
+      if (is_computation(piece)) rest_ -= last = share(piece);
+    });
+    is_possible_ = calls > 0 && last > 0 && last + rest_ >= 1;
+  }
+
+  /// Whether there is a call, and a nanosecond for each computation.
+  bool is_possible() const { return is_possible_; }
+  Nanoseconds computing() const { return Nanoseconds(computing_); }
+
+  /// The pieces as parts whose weights are nanoseconds.
+  ActionParts parts(StageId stage, ActionKind kind) const {
+    ActionParts action{stage, kind, {}};
+    Part* last = nullptr;
+    std::size_t count = 0;
+    for (const PieceList* layer : layers_) count += layer->size();
+    action.parts.reserve(count);  // what `last` points to stays where it is
+    for_each_piece([&](const Piece& piece, std::int64_t weight) {
+      Part& part = action.parts.emplace_back(piece.call, weight);
+      if (!is_computation(piece)) return;
+      part.weight = share(piece);
+      last = &part;
+    });
+    last->weight += rest_;  // what rounding left over
+    return action;
+  }
+
+ private:
+  static bool is_computation(const Piece& piece) { return piece.call.kind == ActionKind::Part; }
+
+  /// Each piece with its weight as a call; a call that is wholly beside computations has no part:
+  /// without a weight of its own it would take what its message does.
+  template <class Each>
+  void for_each_piece(Each each) const {
+    for (const PieceList* layer : layers_) {
+      for (const Piece& piece : *layer) {
+        const std::int64_t weight =
+            is_computation(piece) ? 0 : std::llround(piece.seconds * scale_ * 1e9);
+        if (is_computation(piece) || weight != 0) each(piece, weight);
+      }
     }
   }
-  const bool calls =
-      std::ranges::any_of(action.parts, [](const Part& part) { return !part.is_computation(); });
-  if (!calls) return std::nullopt;
-  const Nanoseconds computing(left);
-  Part* last = nullptr;
-  for (std::size_t k = 0; k < pieces.size(); ++k) {
-    if (!action.parts[k].is_computation()) continue;
-    last = &action.parts[k];
-    last->weight = std::max<std::int64_t>(
-        1, std::llround(pieces[k].seconds / seconds * static_cast<double>(computing.value)));
-    left -= last->weight;
+
+  std::int64_t share(const Piece& piece) const {
+    return std::max<std::int64_t>(
+        1, std::llround(piece.seconds / seconds_ * static_cast<double>(computing_)));
   }
-  if (last == nullptr || last->weight + left < 1) return std::nullopt;
-  last->weight += left;  // what rounding left over
-  time = computing;
-  return action;
+
+  const LayerPieces& layers_;
+  const double scale_;
+  std::int64_t computing_, rest_ = 0;
+  double seconds_ = 0;  // of all computations
+  bool is_possible_ = false;
+};
+
+constexpr std::pair<ActionKind, Nanoseconds StageCosts::*> kActions[] = {
+    {ActionKind::F, &StageCosts::f},
+    {ActionKind::B, &StageCosts::b},
+    {ActionKind::I, &StageCosts::i}};
+
+/// `each(stage, kind, spread)` for each action that consists of parts.
+template <class Each>
+void for_each_action(const EstimateContext& context, const ParallelSetup& setup,
+                     std::span<const StagePlan> stages, std::span<const StageCosts> whole,
+                     double scale, Each each) {
+  const bool sends = setup.tensor > 1 || setup.context > 1 || setup.experts > 1;
+  const bool stand_apart = setup.context > 1 && setup.experts > 1;  // without an axis
+  const bool are_folded = setup.division().folds_experts();
+  if (!sends || (stand_apart && !are_folded)) return;
+  if (setup.expert_tensor() != setup.tensor && !are_folded) return;
+  StagePieces pieces(context, setup);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (const auto& [kind, time] : kActions) {
+      const LayerPieces layers = pieces.of(s, stages[s], kind);
+      const SpreadTime spread(layers, scale, whole[s].*time);
+      if (spread.is_possible()) each(s, kind, time, spread);
+    }
+  }
 }
 
 }  // namespace
@@ -256,28 +356,25 @@ StageParts estimated_stage_parts(const EstimateContext& context, const ParallelS
                                  std::span<const StagePlan> stages,
                                  std::span<const StageCosts> whole, double scale) {
   StageParts result{{}, {whole.begin(), whole.end()}};
-  const bool sends = setup.tensor > 1 || setup.context > 1 || setup.experts > 1;
-  const bool stand_apart = setup.context > 1 && setup.experts > 1;  // without an axis
-  const bool are_folded = setup.division().folds_experts();
-  if (!sends || (stand_apart && !are_folded)) return result;
-  if (setup.expert_tensor() != setup.tensor && !are_folded) return result;
-  const RankNodes ranks = nodes_of_ranks(context.machine, setup);
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    ParallelSetup own = setup;
-    own.recompute = {.of_all = setup.recompute.at(s)};
-    const auto place =
-        static_cast<std::size_t>(ranks.place(static_cast<int>(stages[s].rank.value)));
-    const StagePieces pieces{context, own, ranks.nodes[place], stages[s]};
-    StageCosts& costs = result.computations[s];
-    const std::pair<ActionKind, Nanoseconds*> actions[] = {
-        {ActionKind::F, &costs.f}, {ActionKind::B, &costs.b}, {ActionKind::I, &costs.i}};
-    for (const auto& [kind, time] : actions) {
-      auto parts =
-          parts_of_action(StageId(static_cast<int>(s)), kind, pieces.of(kind), scale, *time);
-      if (parts) result.parts.push_back(std::move(*parts));
-    }
-  }
+  for_each_action(context, setup, stages, whole, scale,
+                  [&](std::size_t s, ActionKind kind, auto time, const SpreadTime& spread) {
+                    result.parts.push_back(spread.parts(StageId(static_cast<int>(s)), kind));
+                    result.computations[s].*time = spread.computing();
+                  });
   return result;
+}
+
+std::vector<StageCosts> estimated_stage_computations(const EstimateContext& context,
+                                                     const ParallelSetup& setup,
+                                                     std::span<const StagePlan> stages,
+                                                     std::span<const StageCosts> whole,
+                                                     double scale) {
+  std::vector<StageCosts> computations(whole.begin(), whole.end());
+  for_each_action(context, setup, stages, whole, scale,
+                  [&](std::size_t s, ActionKind, auto time, const SpreadTime& spread) {
+                    computations[s].*time = spread.computing();
+                  });
+  return computations;
 }
 
 }  // namespace pipewright::planner

@@ -25,4 +25,11 @@ StageParts estimated_stage_parts(const EstimateContext& context, const ParallelS
                                  std::span<const StagePlan> stages,
                                  std::span<const StageCosts> whole, double scale);
 
+/// Its `computations` alone.
+std::vector<StageCosts> estimated_stage_computations(const EstimateContext& context,
+                                                     const ParallelSetup& setup,
+                                                     std::span<const StagePlan> stages,
+                                                     std::span<const StageCosts> whole,
+                                                     double scale);
+
 }  // namespace pipewright::planner

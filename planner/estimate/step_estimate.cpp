@@ -115,7 +115,7 @@ struct RankTimes {
 };
 
 RankTimes times_of_ranks(const Architecture& model, const FrameworkTraits& framework,
-                         const Machine& machine, const ParallelSetup& setup) {
+                         const Machine& machine, const ParallelSetup& setup, KnownLayers* known) {
   const bool equal = machine.nodes.size() == 1;
   RankTimes times;
   times.seconds.reserve(static_cast<std::size_t>(setup.pipeline));
@@ -123,8 +123,9 @@ RankTimes times_of_ranks(const Architecture& model, const FrameworkTraits& frame
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     const LayerSeconds& layers = times.layers;
     if (rank == 0 || !equal) {
-      times.layers =
-          layer_seconds(model, framework, machine, setup, slowest_node(machine, setup, rank));
+      times.layers = equal && known != nullptr ? known->of(model, framework, machine, setup)
+                                               : layer_seconds(model, framework, machine, setup,
+                                                               slowest_node(machine, setup, rank));
     }
     const LayerRange blocks = blocks_in(model, first, blocks_of(model, setup, rank));
     first += blocks.blocks.all();
@@ -155,9 +156,9 @@ double tied_seconds(const Architecture& model, const FrameworkTraits& framework,
 }
 
 StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& framework,
-                           const Machine& machine, const ParallelSetup& setup) {
+                           const Machine& machine, const ParallelSetup& setup, KnownLayers* known) {
   StepEstimate estimate;
-  const RankTimes times = times_of_ranks(model, framework, machine, setup);
+  const RankTimes times = times_of_ranks(model, framework, machine, setup, known);
   estimate.rank_seconds = times.seconds;
   const std::vector<double>& ranks = estimate.rank_seconds;
   const double most = *std::max_element(ranks.begin(), ranks.end());
@@ -167,10 +168,14 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
   estimate.pipeline = pipeline.all;
   estimate.transfers = pipeline.transfers;
   double tied = 0;
+  LayerRange before;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
+    const LayerRange range = range_of_rank(model, setup, rank);
+    // Ranks in the middle are mostly alike.
+    if (rank > 0 && range == before && machine.nodes.size() == 1) continue;
+    before = range;
     const NodeRates node = slowest_node(machine, setup, rank);
-    const RangeWeights weights =
-        exchanged_weights(model, framework, setup, range_of_rank(model, setup, rank));
+    const RangeWeights weights = exchanged_weights(model, framework, setup, range);
     estimate.gradient_reduction = std::max(
         estimate.gradient_reduction, reduction_seconds(framework, machine, setup, node, weights));
     estimate.update = std::max(estimate.update, update_seconds(framework, setup, node, weights));

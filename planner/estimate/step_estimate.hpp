@@ -36,9 +36,13 @@ struct StepEstimate {
   double transfers = 0;              // exposed messages between stages
   std::vector<double> rank_seconds;  // forward and backward of a micro-batch, by pipeline rank
 };
-/// Needs a setup without a refusal(). 1F1B, interleaved where `chunks` > 1.
+class KnownLayers;  // planner/estimate/layer_seconds.hpp
+
+/// Needs a setup without a refusal(). 1F1B, interleaved where `chunks` > 1. `known`: where several
+/// setups are asked for.
 StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& framework,
-                           const Machine& machine, const ParallelSetup& setup);
+                           const Machine& machine, const ParallelSetup& setup,
+                           KnownLayers* known = nullptr);
 
 /// What a pipeline rank holds at its worst moment.
 struct RankBytes {

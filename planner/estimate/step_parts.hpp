@@ -17,6 +17,7 @@ struct BlockCounts {
 
   int all() const { return std::accumulate(of_kind.begin(), of_kind.end(), 0); }
   int with_experts() const;
+  bool operator==(const BlockCounts&) const = default;
 };
 BlockCounts blocks_of_kind(BlockKind kind, int count);
 
@@ -27,6 +28,7 @@ struct LayerRange {
   bool first_block = false;  // of the model: below its first adapter nothing is trained
 
   void add(const LayerRange& other);
+  bool operator==(const LayerRange&) const = default;
 };
 
 /// Of the kinds that the counts have, each with its count: `each(kind, count)`.

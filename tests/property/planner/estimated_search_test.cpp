@@ -85,6 +85,27 @@ TEST(EstimatedSearch, NoBoundExceedsWhatItBounds) {
   }
 }
 
+TEST(EstimatedSearch, WhatIsComputedIsThatOfTheParts) {
+  int compared = 0;
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    const Job job = random_job(seed);
+    const auto costs = costs_of_job(job, nullptr, 0);
+    for (const Candidate& row : searched(job, 20, false).ranked) {
+      SCOPED_TRACE(describe(row));
+      const std::vector<StageCosts> whole = chosen_stage_costs(*costs, row.parallel, row.stages);
+      const StageParts parts = costs->stage_parts(row.parallel, row.stages, whole);
+      const auto computations = costs->stage_computations(row.parallel, row.stages, whole);
+      ASSERT_EQ(computations.size(), parts.computations.size());
+      for (std::size_t s = 0; s < computations.size(); ++s) {
+        for (const ActionKind kind : {ActionKind::F, ActionKind::I, ActionKind::W, ActionKind::B})
+          EXPECT_EQ(computations[s].*time_of(kind), parts.computations[s].*time_of(kind));
+      }
+      compared += parts.parts.empty() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(compared, 50);
+}
+
 /// The search times one replica, the plan's Program holds them all.
 TEST(EstimatedSearch, APlanIsPredictedAsItWasSearchedAndSurvivesItsFile) {
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
