@@ -261,7 +261,7 @@ std::int64_t bound_of_computations(const ConfigurationCosts& costs, const Config
   const auto& whole = cut.by_recompute ? cut.by_recompute->costs.front() : cut.costs;
   return flow_bound(least, *cut.stages,
                     costs.stage_computations(least.parallel, *cut.stages, whole), cut.wires,
-                    sending, room);
+                    sending, room, whole);
 }
 
 /// With one stage a rank, each stage recomputes at least as much as the closed form of the peaks
@@ -299,10 +299,11 @@ std::int64_t bound_of(const Configuration& c, const std::vector<StagePlan>& stag
                       const ConfigurationCosts& costs, std::vector<StageCosts> of_stage,
                       const Room& room) {
   set_ring_times(costs, c.parallel, stages, of_stage);
+  const std::vector<StageCosts> on_way = of_stage;
   if (c.schedule->traits.overlaps)
     of_stage = costs.stage_computations(c.parallel, stages, of_stage);
   const std::int64_t bound = flow_bound(c, stages, of_stage, costs.wires(c.parallel, stages),
-                                        costs.sending(*c.schedule), room);
+                                        costs.sending(*c.schedule), room, on_way);
   return costs.least_with_action_times(c.parallel, stages, of_stage, bound);
 }
 

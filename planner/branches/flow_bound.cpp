@@ -31,8 +31,11 @@ struct Leg {
 class Way {
  public:
   Way(const Configuration& configuration, const std::vector<StagePlan>& stages,
-      const std::vector<StageCosts>& costs)
-      : configuration_(configuration), stages_(stages), costs_(costs) {
+      const std::vector<StageCosts>& costs, std::span<const StageCosts> on_way)
+      : configuration_(configuration),
+        stages_(stages),
+        costs_(costs),
+        on_way_(on_way.empty() ? std::span<const StageCosts>(costs) : on_way) {
     find_after();
   }
 
@@ -69,21 +72,23 @@ class Way {
 
   Leg forward(int stage) const {
     const int rank = rank_of(stage);
-    const std::int64_t time = costs_[static_cast<std::size_t>(stage)].f.value;
-    return {{rank, rank}, stage, false, time, time, 0, 0, 0, 0};
+    const auto s = static_cast<std::size_t>(stage);
+    return {{rank, rank}, stage, false, on_way_[s].f.value, costs_[s].f.value, 0, 0, 0, 0};
   }
 
   /// As I and W apart where the schedule may have it so: a B is no shorter.
   Leg backward(int stage) const {
-    const StageCosts& cost = costs_[static_cast<std::size_t>(stage)];
+    const StageCosts &cost = costs_[static_cast<std::size_t>(stage)],
+                     &way = on_way_[static_cast<std::size_t>(stage)];
     const int rank = rank_of(stage);
-    std::int64_t time = cost.b.value, later = 0;
+    std::int64_t time = way.b.value, alone = cost.b.value, later = 0;
     if (configuration_.schedule->traits.splits_backward) {
       const std::int64_t both = std::min(cost.b, cost.i + cost.w).value;
-      time = std::min(cost.i, cost.b).value;
-      later = std::max<std::int64_t>(0, both - time);
+      time = std::min(way.i, way.b).value;
+      alone = std::min(cost.i, cost.b).value;
+      later = std::max<std::int64_t>(0, both - alone);
     }
-    return {{rank, rank}, stage, true, time, time, later, 0, 0, 0};
+    return {{rank, rank}, stage, true, time, alone, later, 0, 0, 0};
   }
 
   void lay_message(int from, int to, const Wire& wire, Sending sending) {
@@ -254,6 +259,7 @@ class Way {
   const Configuration& configuration_;
   const std::vector<StagePlan>& stages_;
   const std::vector<StageCosts>& costs_;
+  const std::span<const StageCosts> on_way_;
   std::vector<std::int64_t> after_;    // by stage
   std::vector<Leg> legs_;              // in the order of the way
   std::vector<std::size_t> by_place_;  // legs of one place next to each other, in their order
@@ -263,7 +269,7 @@ class Way {
 
 std::int64_t flow_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs, const std::vector<Wires>& wires,
-                        Sending sending, const Room& room) {
+                        Sending sending, const Room& room, std::span<const StageCosts> on_way) {
   std::int64_t bound = step_bound(configuration, stages, costs);
   const Layout layout = configuration.schedule->layout;
   if (layout == Layout::Bidirectional || layout == Layout::Replicas) return bound;
@@ -271,7 +277,7 @@ std::int64_t flow_bound(const Configuration& configuration, const std::vector<St
   const auto held =
       closed_form_peaks(configuration.schedule->name,
                         {parallel.pipeline, parallel.micro_batches, parallel.chunks, {}});
-  Way way(configuration, stages, costs);
+  Way way(configuration, stages, costs, on_way);
   for (const Wires& replica : wires)
     bound = std::max(bound, way.bound(replica, sending, held ? *held : std::vector<int>{}, room));
   return bound;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/costs/costs.hpp"
@@ -30,9 +31,12 @@ struct Room {
 };
 
 /// The larger of step_bound() and, where each stage is on one rank, the bounds above for each of
-/// the replicas. `costs`: by stage, with what they exchange at least.
+/// the replicas. `costs`: by stage, with what they exchange at least. `on_way`: what a micro-batch
+/// itself takes there, where messages inside it go beside the computations of another; empty: no
+/// more than `costs`.
 std::int64_t flow_bound(const Configuration& configuration, const std::vector<StagePlan>& stages,
                         const std::vector<StageCosts>& costs, const std::vector<Wires>& wires,
-                        Sending sending, const Room& room = {});
+                        Sending sending, const Room& room = {},
+                        std::span<const StageCosts> on_way = {});
 
 }  // namespace pipewright::planner
