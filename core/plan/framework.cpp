@@ -154,7 +154,7 @@ FrameworkTraits torchtitan() {
   traits.accumulate_bytes = 6;
   traits.gather_bytes = 4;
   traits.optimizer_bytes = 46;
-  traits.selects_operators = true;
+  traits.selects_operators = traits.keeps_received = true;
   return traits;
 }
 

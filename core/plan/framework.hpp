@@ -91,6 +91,7 @@ struct FrameworkTraits {
   bool sends_mask = false;             // the attention mask goes along, a square of the sequence
   bool gathers_activations = false;    // sent in parts by tensor parallel ranks, then put together
   bool sends_whole_gradients = false;  // every tensor parallel rank sends all of them, not its part
+  bool keeps_received = false;  // each micro-batch has buffers of its own, which stay (PyTorch)
 };
 /// Megatron-DeepSpeed of 2021 and 2022, Microsoft's and BigScience's: Megatron-LM's fused kernels,
 /// all messages exposed (megatron/mpu/layers.py of both), those between stages too: DeepSpeed

@@ -68,7 +68,8 @@ constexpr std::array kTraits{
     Trait{"waits_for_messages", &FrameworkTraits::waits_for_messages},
     Trait{"sends_mask", &FrameworkTraits::sends_mask},
     Trait{"gathers_activations", &FrameworkTraits::gathers_activations},
-    Trait{"sends_whole_gradients", &FrameworkTraits::sends_whole_gradients}};
+    Trait{"sends_whole_gradients", &FrameworkTraits::sends_whole_gradients},
+    Trait{"keeps_received", &FrameworkTraits::keeps_received}};
 
 void read_member(const JsonCursor& value, double most, double& member) {
   member = value.number(0, most);

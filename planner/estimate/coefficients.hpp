@@ -58,6 +58,11 @@ struct DeviceRates {
 DeviceRates device_rates(std::string_view name);
 std::vector<std::string_view> device_rate_names();
 
+/// Of the memory of such a device, what its driver shows; 1 where nothing is known.
+double shown_share(std::string_view device);
+/// What a process has on a device beside its tensors: CUDA's context and libraries, in bytes.
+inline constexpr double kBesideTensors = 1024.0 * 1024 * 1024;
+
 /// A node and its way out. Bandwidths are what a large collective reaches for each device
 /// ("bus bandwidth" of nccl-tests), in one direction.
 struct NodeRates {

@@ -138,12 +138,13 @@ double passing_bytes(const Architecture& model, const FrameworkTraits& framework
 
 std::string RankBytes::reason() const {
   const double state = weights + gradients + optimizer;
-  if (activations >= state && activations >= ends) {
+  if (activations >= std::max({state, ends, received})) {
     const auto count = static_cast<int>(in_flight + 0.5);
     return "the activations of " + std::to_string(std::max(1, count)) +
            (count > 1 ? " micro-batches in flight" : " micro-batch");
   }
-  if (ends > state) return "the logits";
+  if (ends > std::max(state, received)) return "the logits";
+  if (received > state) return "receive buffers";
   return optimizer >= weights + gradients ? "the optimizer's state" : "weights and gradients";
 }
 
@@ -181,6 +182,10 @@ std::vector<RankBytes> estimate_memory(const Architecture& model, const Framewor
       set_constant(bytes, model, framework, setup, range);
     }
     before = range;
+    // Each of its stages has two neighbours, but for the first and the last.
+    const int ends = (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
+    bytes.received =
+        setup.pipeline == 1 ? 0 : received_bytes(model, framework, setup, 2 * setup.chunks - ends);
     const int chunks = in_flight.empty() ? chunks_in_flight(setup, rank)
                                          : in_flight[static_cast<std::size_t>(rank)];
     bytes.in_flight = static_cast<double>(chunks) / setup.chunks;

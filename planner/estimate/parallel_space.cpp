@@ -181,7 +181,10 @@ class Setups {
 }  // namespace
 
 double usable_bytes(const ParallelSpace& space, const NodeRates& node) {
-  return node.device.memory_bytes * (1 - space.margin);
+  const double memory = node.device.memory_bytes;
+  const double shown = shown_share(node.device.name) * memory;
+  // A device that a file makes tiny is no real one.
+  return std::min(memory * (1 - space.margin), shown - std::min(kBesideTensors, memory / 8));
 }
 
 void check(const ParallelSpace& space) {

@@ -28,7 +28,8 @@ struct ParallelSpace {
   std::vector<bool> sequence_parallel;
   bool overlap_gradients = false;   // of every setup
   std::vector<int> blocks_of_rank;  // of every setup, which then has as many ranks; empty: equal
-  /// Share of a device's memory that is left for fragments and libraries.
+  /// Share of a device's memory that is left for the driver, libraries and fragments; on a small
+  /// one these take more.
   double margin = 0.06;
 };
 

@@ -180,6 +180,18 @@ std::vector<StageCosts> estimated_stage_costs(const EstimateContext& context,
   return costs;
 }
 
+namespace {
+
+/// Messages of a micro-batch that come to a stage from other ranks.
+int incoming_of(std::span<const StagePlan> stages, std::size_t s) {
+  const auto other = [&](std::size_t neighbour) {
+    return neighbour < stages.size() && stages[neighbour].rank != stages[s].rank ? 1 : 0;
+  };
+  return (s > 0 ? other(s - 1) : 0) + other(s + 1);
+}
+
+}  // namespace
+
 std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
                                                 const ParallelSetup& setup,
                                                 std::span<const StagePlan> stages) {
@@ -216,6 +228,7 @@ std::vector<StageMemory> estimated_stage_memory(const EstimateContext& context,
       constant += passing_bytes(model, framework, setup,
                                 of_rank[static_cast<std::size_t>(stage.rank.value)]);
     }
+    constant += received_bytes(model, framework, setup, incoming_of(stages, memory.size()));
     memory.push_back({.f = bytes(kept),
                       .i = bytes(later) - bytes(kept),
                       .w = Bytes(0) - bytes(later),

@@ -50,9 +50,12 @@ struct RankBytes {
   double activations = 0;  // of all micro-batches in flight
   double ends = 0;         // of embedding or head: their inputs and the logits
   double passing = 0;      // what lives only within one backward
+  double received = 0;     // buffers of messages between stages, where they stay
   double in_flight = 0;    // micro-batches that this rank keeps activations of, in whole ranks
 
-  double peak() const { return weights + gradients + optimizer + activations + ends + passing; }
+  double peak() const {
+    return weights + gradients + optimizer + activations + ends + passing + received;
+  }
   /// The largest part, as a sentence.
   std::string reason() const;
 };

@@ -125,6 +125,12 @@ double hop_bytes(const Architecture& model, const ParallelSetup& setup) {
   return 2 * block_sizes(model, setup).rows * model.hidden / setup.tensor;
 }
 
+double received_bytes(const Architecture& model, const FrameworkTraits& framework,
+                      const ParallelSetup& setup, int incoming) {
+  if (!framework.keeps_received) return 0;
+  return static_cast<double>(incoming) * setup.micro_batches * hop_bytes(model, setup);
+}
+
 Hop hop_between(const Machine& machine, const ParallelSetup& setup, int from, int to) {
   const int stride = pipeline_stride(setup);
   const int per_node = machine.devices_per_node;

@@ -119,6 +119,11 @@ double hop_bytes(const Architecture& model, const ParallelSetup& setup);
 
 // Of a rank's memory (planner/estimate/memory_estimate.cpp); bytes.
 
+/// Buffers of `incoming` messages a micro-batch, activations and gradients, where they stay; where
+/// they do not, an input counts among what its micro-batch keeps.
+double received_bytes(const Architecture& model, const FrameworkTraits& framework,
+                      const ParallelSetup& setup, int incoming);
+
 struct StateBytes {
   double weights = 0, gradients = 0, optimizer = 0;
 

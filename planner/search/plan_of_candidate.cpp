@@ -111,11 +111,14 @@ void add_fixed_fields(const Strategy& strategy, std::vector<std::string>& reason
   add("stage_replicas", stage_replicas);
 }
 
-/// What fills the fullest rank.
-std::string memory_reason(const Candidate& best, Bytes memory_limit) {
+/// What fills the fullest rank. `is_left`: the limit is what a device has for tensors.
+std::string memory_reason(const Candidate& best, Bytes memory_limit, bool is_left) {
   const Bytes active = best.peak_bytes - best.state_bytes;
   std::string text = format_bytes(best.peak_bytes) + " at most on a rank";
-  if (memory_limit.value > 0) text += ", of " + format_bytes(memory_limit) + " allowed";
+  if (memory_limit.value > 0) {
+    text += ", of " + format_bytes(memory_limit) +
+            (is_left ? " that driver, libraries and fragments leave" : " allowed");
+  }
   const auto rank = static_cast<std::size_t>(best.fullest_rank);
   return text + ": rank " + std::to_string(best.fullest_rank) + " holds " +
          format_bytes(best.state_bytes) + " of weights, gradients and optimizer state and " +
@@ -174,7 +177,8 @@ std::vector<std::string> reasons_for(const Job& job, const ConfigurationCosts& c
                       "; mesh.devices says which devices each rank has.");
   }
   const RankLimits limits = limits_of(costs, best.parallel, memory_limit);
-  reasons.push_back(memory_reason(best, limits.of(best.fullest_rank)));
+  const bool is_left = costs.is_estimated() && job.strategy.memory_limit.value == 0;
+  reasons.push_back(memory_reason(best, limits.of(best.fullest_rank), is_left));
   add_fixed_fields(job.strategy, reasons);
   for (std::string& remark : costs.remarks(best.parallel)) reasons.push_back(std::move(remark));
   return reasons;

@@ -279,7 +279,9 @@ void print_parts(Session& session, const Architecture& model, const FrameworkTra
   line("memory of rank " + std::to_string(best.fullest_rank) + ", the fullest: weights " +
        size(full.weights) + ", gradients " + size(full.gradients) + ", optimizer " +
        size(full.optimizer) + ", activations " + size(full.activations) + ", ends " +
-       size(full.ends) + ", passing " + size(full.passing) + "; most of it is " + best.reason);
+       size(full.ends) + ", passing " + size(full.passing) +
+       (full.received > 0 ? ", receive buffers " + size(full.received) : "") + "; most of it is " +
+       best.reason);
 }
 
 void print_certificate(Session& session, const ParallelResult& result, Nanoseconds elapsed) {

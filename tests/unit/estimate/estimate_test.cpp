@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "planner/estimate/block_kernels.hpp"
+#include "planner/estimate/parallel_space.hpp"
 #include "planner/estimate/step_parts.hpp"
 #include "tests/support/expect_refusal.hpp"
 
@@ -421,6 +422,20 @@ TEST(Gradients, OfTheFrameworksOwnTypeChangeNothing) {
     EXPECT_EQ(same.optimizer_bytes, framework.optimizer_bytes);
     EXPECT_EQ(same.tied_gradient_bytes, framework.tied_gradient_bytes);
   }
+}
+
+TEST(UsableBytes, AreNoMoreThanADriverShowsLessTheContext) {
+  const auto gibibytes = [](const char* device, double memory) {
+    NodeRates node = nvlink_machine(device, 1e11).nodes.front();
+    node.device.memory_bytes = memory * 1024 * 1024 * 1024;
+    return usable_bytes({}, node) / (1024 * 1024 * 1024);
+  };
+  EXPECT_DOUBLE_EQ(gibibytes("A100", 80), 0.94 * 80);
+  EXPECT_DOUBLE_EQ(gibibytes("H100", 80), 0.94 * 80);
+  EXPECT_DOUBLE_EQ(gibibytes("B300", 288), 0.94 * 288);
+  EXPECT_NEAR(gibibytes("T4", 16), 14.76 - 1, 1e-9);
+  EXPECT_NEAR(gibibytes("V100", 16), 15.77 - 1, 1e-9);
+  EXPECT_GT(gibibytes("V100", 0.001), 0);
 }
 
 }  // namespace estimate_test

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/estimate/block_kernels.hpp"
+#include "planner/estimate/stage_estimate.hpp"
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
 
@@ -82,6 +83,40 @@ TEST(Torchtitan, WithoutCompilationOperatorsReadAndWriteMore) {
   const double rows = 2.0 * 8192, rotary = 16 * (4096 + 1024);
   EXPECT_DOUBLE_EQ(apart.forward_traffic - fused.forward_traffic, rows * (rotary + 4 * 14336));
   EXPECT_DOUBLE_EQ(apart.backward_traffic - fused.backward_traffic, rows * (rotary + 8 * 14336));
+}
+
+TEST(Torchtitan, StagesKeepABufferForEachMessageOfEachMicroBatch) {
+  const Architecture model = architecture_preset("llama3-8b");
+  ParallelSetup setup;
+  setup.pipeline = 4;
+  setup.chunks = 2;
+  setup.micro_batches = 8;
+  const double message = 2.0 * 8192 * 4096;
+  const auto received = [&](const FrameworkTraits& framework) {
+    std::vector<double> bytes;
+    for (const RankBytes& rank : estimate_memory(model, framework, setup))
+      bytes.push_back(rank.received);
+    return bytes;
+  };
+  // Of a rank's two stages each has two neighbours, but for the first and the last.
+  EXPECT_EQ(received(torchtitan()), (std::vector<double>{3 * 8 * message, 4 * 8 * message,
+                                                         4 * 8 * message, 3 * 8 * message}));
+  EXPECT_EQ(received(megatron_core()), std::vector<double>(4));
+  // The same of a plan's stages.
+  std::vector<StagePlan> stages;
+  for (int s = 0; s < 8; ++s)
+    stages.push_back({s == 0 ? 0 : 4 * s + 1, s == 7 ? 34 : 4 * s + 5, RankId(s % 4)});
+  FrameworkTraits freed = torchtitan();
+  freed.keeps_received = false;
+  const Machine machine = nvlink_machine("H100", 400e9);
+  const auto kept = estimated_stage_memory({model, torchtitan(), machine}, setup, stages),
+             without = estimated_stage_memory({model, freed, machine}, setup, stages);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    EXPECT_NEAR(static_cast<double>((kept[s].constant - without[s].constant).value),
+                (s == 0 || s == 7 ? 1 : 2) * 8 * message, 1);
+  }
+  setup.pipeline = setup.chunks = 1;
+  EXPECT_EQ(received(torchtitan()), std::vector<double>(1));
 }
 
 }  // namespace torchtitan_test
