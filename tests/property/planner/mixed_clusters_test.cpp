@@ -10,6 +10,7 @@
 #include "planner/branches/branch.hpp"
 #include "planner/branches/evaluation.hpp"
 #include "planner/branches/recompute_by_stage.hpp"
+#include "planner/estimate/parallel_space.hpp"
 #include "planner/plans/program_of_plan.hpp"
 #include "planner/search/explanation.hpp"
 #include "planner/search/job_costs.hpp"
@@ -272,7 +273,9 @@ TEST(MixedClusters, EachRankHasTheMemoryOfItsOwnNodes) {
   job.strategy.schedule_mode = {"1f1b", "zb-1p", "zbv"};
   const SearchResult result = searched(job, 100, true);
   ASSERT_TRUE(result.best);
-  const Bytes of_small(static_cast<std::int64_t>((std::int64_t{16} << 30) * 0.94));
+  const NodeRates small_node = machine_of(job.cluster).nodes.back();
+  const Bytes of_small(static_cast<std::int64_t>(usable_bytes({}, small_node)));
+  EXPECT_LT(of_small.value, std::int64_t{15} << 30);
   EXPECT_GT(result.ranked.front().peak_bytes, of_small);
   const auto costs = costs_of_job(job, nullptr, 0);
   EXPECT_EQ(result.rank_memory, costs->rank_memory(result.ranked.front().parallel));
