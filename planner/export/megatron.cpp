@@ -59,7 +59,7 @@ void refuse_for_megatron(const PlanFacts& facts, const Plan& plan, ExportedPlan&
         std::to_string(facts.context) + " and ep " + std::to_string(facts.experts) +
         ", tune with rank_order tp-cp-dp-pp");
   }
-  if (facts.pipeline > 1 && !facts.model->pattern.empty()) {
+  if (facts.pipeline > 1 && facts.model && !facts.model->pattern.empty()) {
     result.refusals.push_back(
         "Megatron-LM lays the stages of a hybrid out by its pattern, which this format does not "
         "write; take pp = 1");

@@ -5,6 +5,7 @@
 
 #include "tests/support/command_runner.hpp"
 #include "tests/support/json_schema.hpp"
+#include "tests/support/small_job.hpp"
 
 namespace pipewright::test {
 namespace cli_export_test {
@@ -72,6 +73,16 @@ TEST(Export, SaysNoWhereTheToolCannotAndRefusesInWords) {
 
 /// Without REDUCE_GRAD PyTorch trains with gradients as many times too large as there are
 /// micro-batches, and says nothing.
+TEST(Export, OfAPipelineThatIsNoTransformerSaysWhoDoesNotTakeIt) {
+  const Folder folder;
+  ASSERT_EQ(write_small_job(folder).status, 0);
+  for (const char* format : {"megatron", "torchtitan", "paddle-tuner"}) {
+    const auto refused = pipewright(std::string("export plan.json --format ") + format, folder);
+    EXPECT_EQ(refused.status, 1) << format;
+    EXPECT_NE(refused.err.find("transformer"), std::string::npos) << refused.err;
+  }
+}
+
 TEST(SchedulesExport, CommsHasAllThatTheReleasePerforms) {
   const Folder folder;
   const std::string sizes = "schedules export 1f1b -p 2 -m 2 --comms";
