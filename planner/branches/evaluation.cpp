@@ -166,12 +166,12 @@ bool better(const Evaluation& a, const Evaluation& b) {
 namespace {
 
 /// bound_of() the chosen recompute.
-std::int64_t bound_of(const ConfigurationCosts& costs, const ChosenRecompute& chosen,
-                      const std::vector<StagePlan>& stages, Bytes limit) {
+std::int64_t bound_of_chosen(const ConfigurationCosts& costs, const ChosenRecompute& chosen,
+                             const std::vector<StagePlan>& stages, Bytes limit) {
   const Configuration& c = chosen.configuration;
-  return planner::bound_of(c, stages, costs, chosen.by_kind->costs_of(chosen.choice),
-                           room_of(c, stages, chosen.by_kind->memory_of(chosen.choice),
-                                   limits_of(costs, c.parallel, limit)));
+  return bound_of(c, stages, costs, chosen.by_kind->costs_of(chosen.choice),
+                  room_of(c, stages, chosen.by_kind->memory_of(chosen.choice),
+                          limits_of(costs, c.parallel, limit)));
 }
 
 }  // namespace
@@ -191,7 +191,7 @@ ChosenBranch choose(const ConfigurationCosts& costs, const Branch& branch, Bytes
     return chosen;
   }
   if (with->by_kind && beat.step < INT64_MAX &&
-      bound_of(costs, *with, *branch.stages, limit) > beat.step) {
+      bound_of_chosen(costs, *with, *branch.stages, limit) > beat.step) {
     chosen.left_out = beat.why;
     return chosen;
   }

@@ -43,7 +43,7 @@ class Way {
   std::int64_t bound(const Wires& wires, Sending sending, std::span<const int> held,
                      const Room& room) {
     lay(wires, sending);
-    std::int64_t bound = std::max({bound_by_held(held), bound_by_room(room), bound_by_places()});
+    std::int64_t bound = std::max(bound_by_stays(held, room), bound_by_places());
     if (hold_back(held)) bound = std::max(bound, bound_by_places());
     return bound;
   }
@@ -182,31 +182,46 @@ class Way {
   struct Stay {
     const Leg *first = nullptr, *last = nullptr;
     std::int64_t time = 0;
+    double byte_ns = 0;  // bytes times that time, where they are known
     int stages = 0;
   };
 
-  std::int64_t bound_by_held(std::span<const int> held) const {
-    std::vector<Stay> stays(held.size());
+  std::vector<Stay> stays(const Room& room) const {
+    std::vector<Stay> stays(static_cast<std::size_t>(configuration_.parallel.pipeline));
     for (const Leg& leg : legs_) {
-      if (held.empty() || !leg.computes()) continue;
+      if (!leg.computes()) continue;
       Stay& stay = stays[static_cast<std::size_t>(leg.rank())];
+      const StageMemory memory =
+          room.left.empty() ? StageMemory{} : room.memory[static_cast<std::size_t>(leg.stage)];
+      const auto held = static_cast<double>(memory.f.value);
       if (leg.is_backward) {
         stay.last = &leg;
         stay.time += leg.head + leg.time + leg.later;
+        stay.byte_ns += held * static_cast<double>(leg.head + leg.time) -
+                        static_cast<double>(memory.w.value) * static_cast<double>(leg.later);
       } else {
         if (stay.first == nullptr) stay.first = &leg;
         stay.time -= leg.head;
+        stay.byte_ns -= held * static_cast<double>(leg.head);
         ++stay.stages;
       }
     }
+    return stays;
+  }
+
+  std::int64_t bound_by_stays(std::span<const int> held, const Room& room) const {
+    if (held.empty() && room.left.empty()) return 0;
+    const std::vector<Stay> of_rank = stays(room);
     std::int64_t bound = 0;
-    for (std::size_t r = 0; r < stays.size(); ++r)
-      bound = std::max(bound, bound_by_stay(stays[r], held[r]));
+    for (std::size_t r = 0; r < of_rank.size(); ++r) {
+      if (of_rank[r].stages == 0) continue;
+      if (!held.empty()) bound = std::max(bound, bound_by_number(of_rank[r], held[r]));
+      if (!room.left.empty()) bound = std::max(bound, bound_by_room(of_rank[r], room.left[r]));
+    }
     return bound;
   }
 
-  std::int64_t bound_by_stay(const Stay& stay, std::int64_t held) const {
-    if (stay.stages == 0) return 0;
+  std::int64_t bound_by_number(const Stay& stay, std::int64_t held) const {
     const std::int64_t m = micro_batches();
     const Leg &first = *stay.first, &last = *stay.last;
     // The last one begins when all have ended but those that are held with it.
@@ -214,38 +229,12 @@ class Way {
     return first.head + (m * stay.time + held - 1) / held + after_all(last);
   }
 
-  /// Of a micro-batch's stages on a rank.
-  struct Area {
-    const Leg *first = nullptr, *last = nullptr;
-    double byte_ns = 0;  // bytes times the time that they are held
-  };
-
-  std::int64_t bound_by_room(const Room& room) const {
-    std::vector<Area> areas(room.left.size());
-    for (const Leg& leg : legs_) {
-      if (room.left.empty() || !leg.computes()) continue;
-      const StageMemory& memory = room.memory[static_cast<std::size_t>(leg.stage)];
-      Area& area = areas[static_cast<std::size_t>(leg.rank())];
-      const auto held = static_cast<double>(memory.f.value);
-      if (leg.is_backward) {
-        area.last = &leg;
-        area.byte_ns += held * static_cast<double>(leg.head + leg.time) -
-                        static_cast<double>(memory.w.value) * static_cast<double>(leg.later);
-      } else {
-        if (area.first == nullptr) area.first = &leg;
-        area.byte_ns -= held * static_cast<double>(leg.head);
-      }
-    }
-    std::int64_t bound = 0;
-    for (std::size_t r = 0; r < areas.size(); ++r) {
-      if (areas[r].first == nullptr || room.left[r].value <= 0) continue;
-      const double time = static_cast<double>(micro_batches()) * areas[r].byte_ns /
-                          static_cast<double>(room.left[r].value);
-      // What rounding may have added is taken off.
-      bound = std::max(bound, areas[r].first->head + after_all(*areas[r].last) +
-                                  static_cast<std::int64_t>(time * (1 - 1e-9)));
-    }
-    return bound;
+  std::int64_t bound_by_room(const Stay& stay, Bytes room) const {
+    if (room.value <= 0) return 0;
+    const double time =
+        static_cast<double>(micro_batches()) * stay.byte_ns / static_cast<double>(room.value);
+    // What rounding may have added is taken off.
+    return stay.first->head + after_all(*stay.last) + static_cast<std::int64_t>(time * (1 - 1e-9));
   }
 
   /// After a rank has let go of all micro-batches of all its stages, the last of which ends with

@@ -37,11 +37,12 @@ class LeastRecompute {
         peaks_(peaks),
         limits_(limits),
         choice_(stages.rank_of_stage.size(), 0),
-        memory_(choice_.size()),
-        kinds_of_rank_(stages.kinds_of_ranks(choice_)) {
+        memory_(choice_.size()) {
     ranks_of_stage_.resize(choice_.size());
-    stages_at_.resize(kinds_of_rank_.size());
-    for (std::size_t s = 0; s < choice_.size(); ++s) stages_at_[home_of(s)].push_back(s);
+    for (std::size_t s = 0; s < choice_.size(); ++s) {
+      stages_at_.resize(std::max(stages_at_.size(), home_of(s) + 1));
+      stages_at_[home_of(s)].push_back(s);
+    }
     for (int r = 0; r < peaks.ranks(); ++r) {
       for (const int stage : peaks.stages_of(r))
         ranks_of_stage_[static_cast<std::size_t>(stage)].push_back(r);
@@ -63,8 +64,7 @@ class LeastRecompute {
   Bytes peak_of(int rank) {
     for (const int s : peaks_.stages_of(rank)) {
       const auto stage = static_cast<std::size_t>(s);
-      unsigned& kinds = kinds_of_rank_[home_of(stage)];
-      kinds = 0;
+      unsigned kinds = 0;
       for (const std::size_t other : stages_at_[home_of(stage)]) kinds |= 1U << choice_[other];
       memory_[stage] = stages_.memory_of(stage, choice_[stage], kinds);
     }
@@ -183,8 +183,7 @@ class LeastRecompute {
   const OrderPeaks& peaks_;
   const RankLimits& limits_;
   std::vector<std::size_t> choice_;
-  std::vector<StageMemory> memory_;      // of the stages that peak_of() last asked for
-  std::vector<unsigned> kinds_of_rank_;  // the same
+  std::vector<StageMemory> memory_;  // of the stages that peak_of() last asked for
   std::vector<std::vector<int>> ranks_of_stage_;
   std::vector<std::vector<std::size_t>> stages_at_;  // by rank, those that are its own
 };
@@ -198,20 +197,15 @@ std::vector<StageCosts> StagesByRecompute::costs_of(std::span<const std::size_t>
 }
 
 std::vector<StageMemory> StagesByRecompute::memory_of(std::span<const std::size_t> choice) const {
-  std::vector<StageMemory> chosen;
-  const std::vector<unsigned> of_ranks = kinds_of_ranks(choice);
-  for (std::size_t s = 0; s < choice.size(); ++s)
-    chosen.push_back(
-        memory_of(s, choice[s], of_ranks[static_cast<std::size_t>(rank_of_stage[s].value)]));
-  return chosen;
-}
-
-std::vector<unsigned> StagesByRecompute::kinds_of_ranks(std::span<const std::size_t> choice) const {
   const auto ranks = std::max_element(rank_of_stage.begin(), rank_of_stage.end());
   std::vector<unsigned> of_ranks(static_cast<std::size_t>(ranks->value) + 1, 0);
   for (std::size_t s = 0; s < choice.size(); ++s)
     of_ranks[static_cast<std::size_t>(rank_of_stage[s].value)] |= 1U << choice[s];
-  return of_ranks;
+  std::vector<StageMemory> chosen;
+  for (std::size_t s = 0; s < choice.size(); ++s)
+    chosen.push_back(
+        memory_of(s, choice[s], of_ranks[static_cast<std::size_t>(rank_of_stage[s].value)]));
+  return chosen;
 }
 
 StageMemory StagesByRecompute::memory_of(std::size_t stage, std::size_t kind,

@@ -48,8 +48,7 @@ struct StagesByRecompute {
   /// that any of its stages needs.
   std::vector<StageCosts> costs_of(std::span<const std::size_t> choice) const;
   std::vector<StageMemory> memory_of(std::span<const std::size_t> choice) const;
-  /// By rank, a bit for each kind that its stages have; and the memory of one of them under `kind`.
-  std::vector<unsigned> kinds_of_ranks(std::span<const std::size_t> choice) const;
+  /// Of one stage, on a rank whose stages have the kinds of these bits.
   StageMemory memory_of(std::size_t stage, std::size_t kind, unsigned of_rank) const;
 
   /// By stage and part by part, the least of all kinds from least[stage] on.

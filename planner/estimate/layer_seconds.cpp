@@ -50,8 +50,10 @@ LayerSeconds layer_seconds(const Architecture& model, const FrameworkTraits& fra
   return layers;
 }
 
-const LayerSeconds& KnownLayers::of(const Architecture& model, const FrameworkTraits& framework,
-                                    const Machine& machine, const ParallelSetup& setup) {
+LayerSeconds KnownLayers::of(const Architecture& model, const FrameworkTraits& framework,
+                             const Machine& machine, const ParallelSetup& setup,
+                             const NodeRates& node) {
+  if (machine.nodes.size() > 1) return layer_seconds(model, framework, machine, setup, node);
   // Gathered weights are copied; activations wait in the host's memory without a pipeline.
   const Key key{setup.tensor,
                 setup.context,
@@ -68,7 +70,7 @@ const LayerSeconds& KnownLayers::of(const Architecture& model, const FrameworkTr
     if (known != known_.end()) return known->second;
   }
   // Two threads that come here at once find the same.
-  LayerSeconds layers = layer_seconds(model, framework, machine, setup, machine.nodes.front());
+  LayerSeconds layers = layer_seconds(model, framework, machine, setup, node);
   const std::unique_lock lock(mutex_);
   return known_.try_emplace(key, layers).first->second;
 }

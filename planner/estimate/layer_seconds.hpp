@@ -25,13 +25,12 @@ LayerSeconds layer_seconds(const Architecture& model, const FrameworkTraits& fra
                            const Machine& machine, const ParallelSetup& setup,
                            const NodeRates& node);
 
-/// layer_seconds() on a machine whose nodes are all of one kind, found once for all setups that
-/// divide a layer alike. Always asked with the same model, framework and machine, by any number of
-/// threads.
+/// layer_seconds(), where all nodes are of one kind found once for all setups that divide a layer
+/// alike. Always asked with the same model, framework and machine, by any number of threads.
 class KnownLayers {
  public:
-  const LayerSeconds& of(const Architecture& model, const FrameworkTraits& framework,
-                         const Machine& machine, const ParallelSetup& setup);
+  LayerSeconds of(const Architecture& model, const FrameworkTraits& framework,
+                  const Machine& machine, const ParallelSetup& setup, const NodeRates& node);
 
  private:
   using Key = std::tuple<int, int, int, int, int, LayerRecompute, bool, bool, bool>;

@@ -102,16 +102,16 @@ double widest_numbers(const Architecture& model, const ParallelSetup& setup, Blo
 double gathered_bytes(const Architecture& model, const FrameworkTraits& framework,
                       const ParallelSetup& setup, const LayerRange& range) {
   if (setup.zero < 3 || framework.gather_bytes == 0 || model.lora.is_used()) return 0;
-  double block = 0, tensor = 0;
+  double most = 0;  // of a block, or of a tensor
   for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
-    block = std::max(block, block_parameters_of_rank(model, setup, kind));
-    tensor = std::max(tensor, widest_tensor(model, framework, setup, kind));
+    most = std::max(most, framework.gathers_tensors ? widest_tensor(model, framework, setup, kind)
+                                                    : block_parameters_of_rank(model, setup, kind));
   });
   const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
   const double ends = range.head || range.embedding ? table : 0;
   if (framework.gathers_tensors)
-    return (2 + std::max(2.0, framework.gradient_bytes)) * std::max(tensor, ends);
-  return (2 * 2 + framework.gradient_bytes) * block + (2 + framework.gradient_bytes) * ends;
+    return (2 + std::max(2.0, framework.gradient_bytes)) * std::max(most, ends);
+  return (2 * 2 + framework.gradient_bytes) * most + (2 + framework.gradient_bytes) * ends;
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ Bytes bytes(double value) { return Bytes(static_cast<std::int64_t>(std::llround(
 LayerSeconds layers_on(const EstimateContext& context, const ParallelSetup& setup,
                        const NodeRates& node) {
   const auto& [model, framework, machine, known] = context;
-  if (known && machine.nodes.size() == 1) return known->of(model, framework, machine, setup);
-  return layer_seconds(model, framework, machine, setup, node);
+  return known ? known->of(model, framework, machine, setup, node)
+               : layer_seconds(model, framework, machine, setup, node);
 }
 
 LayerRange range_of(const Architecture& model, const StagePlan& stage) {

@@ -192,10 +192,9 @@ class StagePieces {
       : context_(context), setup_(setup), ranks_(nodes_of_ranks(context.machine, setup)) {}
 
   LayerPieces of(std::size_t s, const StagePlan& stage, ActionKind kind) {
-    Place& place =
-        places_[{ranks_.place(static_cast<int>(stage.rank.value)), setup_.recompute.at(s)}];
-    const NodeRates& node =
-        ranks_.nodes[static_cast<std::size_t>(ranks_.place(static_cast<int>(stage.rank.value)))];
+    const int kind_of_node = ranks_.place(static_cast<int>(stage.rank.value));
+    const NodeRates& node = ranks_.nodes[static_cast<std::size_t>(kind_of_node)];
+    Place& place = places_[{kind_of_node, setup_.recompute.at(s)}];
     const Architecture& model = context_.model;
     LayerPieces layers;
     if (stage.first_layer == 0) layers.push_back(&embedding(place, node).of(kind));

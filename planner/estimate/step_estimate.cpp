@@ -123,9 +123,9 @@ RankTimes times_of_ranks(const Architecture& model, const FrameworkTraits& frame
   for (int rank = 0; rank < setup.pipeline; ++rank) {
     const LayerSeconds& layers = times.layers;
     if (rank == 0 || !equal) {
-      times.layers = equal && known != nullptr ? known->of(model, framework, machine, setup)
-                                               : layer_seconds(model, framework, machine, setup,
-                                                               slowest_node(machine, setup, rank));
+      const NodeRates node = slowest_node(machine, setup, rank);
+      times.layers = known != nullptr ? known->of(model, framework, machine, setup, node)
+                                      : layer_seconds(model, framework, machine, setup, node);
     }
     const LayerRange blocks = blocks_in(model, first, blocks_of(model, setup, rank));
     first += blocks.blocks.all();

@@ -35,7 +35,7 @@ int compared(const Architecture& model, const FrameworkTraits& framework) {
                  {[&](const ParallelSetup& setup) {
                     if (refusal(model, machine, setup) || ++count % 7 != 0) return;
                     expect_same(
-                        known.of(model, framework, machine, setup),
+                        known.of(model, framework, machine, setup, machine.nodes.front()),
                         layer_seconds(model, framework, machine, setup, machine.nodes.front()),
                         describe(setup));
                   },
