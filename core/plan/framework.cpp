@@ -11,13 +11,16 @@ std::vector<FrameworkTraits> known_frameworks() {
           megatron_lm(),        megatron_lm_of_2021(),
           megatron_deepspeed(), megatron_deepspeed_timed(),
           llm_foundry(),        maxtext(),
-          torchtitan(),         torchtitan_eager()};
+          torchtitan(),         torchtitan_of_2024(),
+          torchtitan_eager()};
 }
 
 FrameworkTraits with_gradients(FrameworkTraits traits, double bytes) {
   const double more = bytes - traits.gradient_bytes;
   traits.gradient_bytes = traits.tied_gradient_bytes = bytes;
   traits.accumulate_bytes += 2 * more;
+  // The converted one is written, and read again.
+  if (traits.converts_gradients && bytes > 2) traits.accumulate_bytes += 2 * bytes;
   traits.optimizer_bytes += more;
   return traits;
 }
@@ -62,6 +65,7 @@ FrameworkTraits megatron_deepspeed() {
           .loss_bytes_per_logit = 52,
           .gradient_bytes = 2,
           .accumulate_bytes = 6,
+          .converts_gradients = true,
           .gather_bytes = 6,
           .gathers_tensors = true,
           .part_seconds = 7.5e-6,
@@ -92,6 +96,7 @@ FrameworkTraits megatron_lm() {
   traits.accumulate_bytes = 8;
   traits.fuses_accumulation = traits.hides_gradient_messages = true;
   traits.waits_for_messages = traits.gathers_activations = traits.gathers_tensors = false;
+  traits.converts_gradients = false;
   traits.gather_bytes = traits.part_seconds = 0;
   return traits;
 }
@@ -149,22 +154,29 @@ FrameworkTraits torchtitan() {
   traits.keeps_weight_buffers = traits.pads_vocabulary = false;
   traits.fuses_accumulation = traits.hides_gradient_messages = false;
   traits.fused_loss = false;
-  traits.loss_bytes_per_logit = 16;
-  traits.loss_kept_bytes = 10;
+  traits.loss_bytes_per_logit = 10;
   traits.accumulate_bytes = 6;
   traits.gather_bytes = 4;
   traits.optimizer_bytes = 46;
   traits.selects_operators = traits.keeps_received = true;
+  traits.skips_last_product = traits.keeps_gathered = true;
+  return traits;
+}
+
+FrameworkTraits torchtitan_of_2024() {
+  FrameworkTraits traits = torchtitan();
+  traits.name = "torchtitan-2024";
+  traits.loss_bytes_per_logit = 40;
+  traits.loss_kept_bytes = 12;
   return traits;
 }
 
 FrameworkTraits torchtitan_eager() {
-  FrameworkTraits traits = torchtitan();
+  FrameworkTraits traits = torchtitan_of_2024();
   traits.name = "torchtitan-eager";
-  traits.forward_kernels = 24;
-  traits.backward_kernels = 52;
+  traits.forward_kernels = 34;
+  traits.backward_kernels = 63;
   traits.fused_kernels = false;
-  traits.loss_bytes_per_logit = 40;
   return traits;
 }
 

@@ -57,11 +57,13 @@ struct FrameworkTraits {
   double tied_gradient_bytes = 2;   // of a shared embedding's, added up between two stages
   double accumulate_bytes = 0;      // traffic to add a micro-batch's gradient to it
   bool fuses_accumulation = false;  // the product that makes a gradient adds it to the sum
+  bool converts_gradients = false;  // … becomes a number of the sum's type in a pass of its own
   double gather_bytes = 0;          // traffic of the copies after each gather of a weight (ZeRO 3)
   // Under ZeRO 3 each tensor by itself, when the device has done all before it
   // (planner/estimate/tensor_exchange.hpp), and the host's time for each rank's part of it.
   bool gathers_tensors = false;
   double part_seconds = 0;
+  bool scatters_once = false;  // under ZeRO 2 and 3 a step's gradients, which are whole until then
   double reduction_bytes = 0;  // traffic of the copies that a weight's reduction makes
   double optimizer_bytes = 0;  // traffic of a weight's update
   double state_bytes = 12;     // of the optimizer for a weight: 32-bit copy, two moments
@@ -83,6 +85,7 @@ struct FrameworkTraits {
   // Between tensor parallel ranks (planner/estimate/exposed_messages.hpp):
   bool hides_gradient_messages = false;  // those of I beside the products of W, gathers beside I's
   bool chunks_messages = false;    // the others in chunks, beside products that use or make them
+  bool keeps_gathered = false;     // what sequence parallel ranks gather waits for the backward
   bool sends_tokens_once = false;  // to each device that holds some of their experts
   bool routes_in_turn = false;     // each token takes the experts after those of the one before
   bool hides_expert_messages = false;  // of a micro-batch, beside the work of another
@@ -98,7 +101,8 @@ struct FrameworkTraits {
 /// sends and receives on the stream that computes, and puts activations together that tensor
 /// parallel ranks sent in parts (deepspeed/runtime/pipe/engine.py and p2p.py). ZeRO 3 as it was
 /// until November 2021 (deepspeed/runtime/zero/partition_parameters.py): before it gathers a tensor
-/// it waits for the device, and it makes, sends and copies a list of one part for each rank.
+/// it waits for the device, and it makes, sends and copies a list of one part for each rank. Where
+/// sums have 32 bits a gradient becomes one of 32 bits before it is added (bf16_optimizer.py).
 FrameworkTraits megatron_deepspeed();
 /// The same with PyTorch's own kernels and DeepSpeed 0.3 as AMP's authors changed it
 /// (DachengLi1/AMP): reduces 32-bit gradients, sends the mask along and whole gradients.
@@ -123,11 +127,14 @@ FrameworkTraits llm_foundry();
 /// groups of replicas, remat_policy=save_qkv_proj. XLA computes again only what something reads,
 /// and starts kernels from C++, which takes what a launch of CUDA takes.
 FrameworkTraits maxtext();
-/// torchtitan from the end of 2024 on, each block by torch.compile: FSDP2 with gradients scattered
-/// in 32 bits, FlashAttention-2, AdamW and clipping in passes of their own; checkpoints by operator
-/// where they are selective (torchtitan/parallelize_llama.py).
+/// torchtitan of 2025, each block and the loss by torch.compile: FSDP2 with gradients scattered in
+/// 32 bits, FlashAttention-2, AdamW and clipping in passes of their own; checkpoints by operator
+/// where they are selective, and else up to the last tensor that the backward needs (early_stop);
+/// DTensor keeps what sequence parallel ranks gather (torchtitan/parallelize_llama.py).
 FrameworkTraits torchtitan();
-/// The same without torch.compile: an operator a kernel, rotary positions and the loss in 32 bits.
+/// Of the end of 2024, each block by torch.compile, with PyTorch's loss in 32 bits.
+FrameworkTraits torchtitan_of_2024();
+/// The same without torch.compile: an operator a kernel, norms and rotary positions in 32 bits.
 FrameworkTraits torchtitan_eager();
 /// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
 /// sum reads and writes the sum, and the update reads it.

@@ -129,13 +129,25 @@ void add_attention_core(BlockWork& work, const Architecture& model,
   work.unfused_softmax = framework.fused_kernels && !fused;
 }
 
+/// Of a norm, bytes for each number. Of an unfused one of root mean squares each operator reads and
+/// writes numbers of 32 bits: the conversion, the square, the mean, the product with its root, the
+/// conversion back and the product with the weights; so do their gradients (PyTorch's operators,
+/// counted by tests/peers/operator_traffic.py).
+struct NormTraffic {
+  double forward = 4, backward = 6;
+};
+NormTraffic norm_traffic(const Architecture& model, const FrameworkTraits& framework) {
+  return has_unfused_norms(model, framework) ? NormTraffic{36, 92} : NormTraffic{};
+}
+
 /// Norms, bias, dropout, residual: what sequence parallel divides. Bytes for each number.
 void add_outside_traffic(BlockWork& work, const Architecture& model,
                          const FrameworkTraits& framework, const BlockSizes& sizes, int parts) {
   const double numbers = parts * sizes.rows * model.hidden / sizes.outside;
   const double add = !framework.dropout ? 6 : framework.fused_kernels ? 7 : 15;
-  work.forward_traffic += (4 + add) * numbers;
-  work.backward_traffic += (6 + (framework.dropout ? 5 : 0) + 6) * numbers;
+  const NormTraffic norm = norm_traffic(model, framework);
+  work.forward_traffic += (norm.forward + add) * numbers;
+  work.backward_traffic += (norm.backward + (framework.dropout ? 5 : 0) + 6) * numbers;
 }
 
 void add_attention_traffic(BlockWork& work, const Architecture& model,
@@ -155,10 +167,13 @@ void add_attention_traffic(BlockWork& work, const Architecture& model,
     work.forward_traffic += sizes.rows * each * (widths.queries + widths.keys);
     work.backward_traffic += sizes.rows * each * (widths.queries + widths.keys);
   }
+  // Queries, keys and values come of a product each, whose inputs' gradients are added up.
+  if (has_unfused_norms(model, framework)) work.backward_traffic += sizes.rows * 12 * model.hidden;
 }
 
 /// Gated, the activation reads two and writes one; backward reads three and writes two. Unfused the
-/// product of both is a pass of its own, and backward each of its gradients.
+/// product of both is a pass of its own, and backward each of its gradients, and the sum of what
+/// both give for their input.
 void add_activation_traffic(BlockWork& work, const Architecture& model,
                             const FrameworkTraits& framework, const BlockSizes& sizes,
                             double activated) {
@@ -168,6 +183,8 @@ void add_activation_traffic(BlockWork& work, const Architecture& model,
   const double backward = model.gated ? (fused ? 10 : 18) : fused ? 6 : 8;
   work.forward_traffic += sizes.rows * forward * activated;
   work.backward_traffic += sizes.rows * backward * activated;
+  if (model.gated && !fused && activated > 0)
+    work.backward_traffic += sizes.rows * 6 * model.hidden;
 }
 
 void add_expert_traffic(BlockWork& work, const Architecture& model,
@@ -289,6 +306,10 @@ BlockWork block_work(const Architecture& model, const FrameworkTraits& framework
         2 * sizes.rows * (widths.queries + widths.keys + widths.values + widths.output);
   }
   return work;
+}
+
+bool has_unfused_norms(const Architecture& model, const FrameworkTraits& framework) {
+  return !framework.fused_kernels && !model.biases;
 }
 
 bool has_selective_recompute(const FrameworkTraits& framework) {

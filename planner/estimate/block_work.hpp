@@ -82,6 +82,10 @@ double places_of_token(const Experts& experts, int places, bool in_turn);
 double norm_bytes(const Architecture& model, const ParallelSetup& setup, BlockKind kind);
 double activation_bytes_of_experts(const Architecture& model, const ParallelSetup& setup);
 
+/// Whether norms are of root mean squares, which have no shift, and take a kernel an operator;
+/// PyTorch has one for layer norms.
+bool has_unfused_norms(const Architecture& model, const FrameworkTraits& framework);
+
 /// Whether selective recompute computes anything again: flash attention keeps no scores.
 bool has_selective_recompute(const FrameworkTraits& framework);
 /// Whether that is selective recompute by operator.

@@ -114,6 +114,10 @@ LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
 
 bool exchanges_by_layer(const ParallelSetup& setup) { return setup.zero >= 2; }
 
+bool sums_whole_gradients(const FrameworkTraits& framework, const ParallelSetup& setup) {
+  return framework.scatters_once && exchanges_by_layer(setup) && setup.micro_batches > 1;
+}
+
 RangeWeights exchanged_weights(const Architecture& model, const FrameworkTraits& framework,
                                const ParallelSetup& setup, const LayerRange& range) {
   return exchanges_by_tensor(framework, setup) ? weights_by_tensor(model, framework, setup, range)
@@ -126,8 +130,10 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
   if (exchanges_by_layer(setup)) {
     // Weights once, or for both directions of every micro-batch.
     const LayerExchange one = by_layer(framework, machine, setup, node, weights);
-    if (setup.zero < 3) return setup.micro_batches * one.scatter + one.gather;
-    return setup.micro_batches * (one.scatter + 2 * one.gather + one.again) + one.updated;
+    const double scatters =
+        (sums_whole_gradients(framework, setup) ? 1 : setup.micro_batches) * one.scatter;
+    if (setup.zero < 3) return scatters + one.gather;
+    return scatters + setup.micro_batches * (2 * one.gather + one.again) + one.updated;
   }
   const ExchangedWeights sent = exchanged_by(machine, setup, weights);
   double sum = 0;
@@ -164,7 +170,9 @@ double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits
   const bool gathers_twice = setup.zero == 3;
   const int times = gathers_twice ? 2 : 1;
   const LayerExchange ends = exchange_of({.embedding = range.embedding, .head = range.head});
-  double scatters = ends.scatter, gathers = times * ends.gather;  // of a micro-batch; exposed
+  // Of a micro-batch whose gradients are scattered, of the backward of one whose are not, and of
+  // the gathers besides; exposed.
+  double scatters = ends.scatter, summed = 0, gathers = times * ends.gather;
   bool is_first = true;
   for_each_kind(range.blocks, [&](BlockKind kind, int count) {
     const LayerRange one{.blocks = blocks_of_kind(kind, 1)};
@@ -176,11 +184,14 @@ double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits
       --hidden;
     }
     is_first = false;
+    const double again = gathers_twice ? block.gather : 0, backward = layers.backward(one);
     gathers += hidden * std::max(0.0, block.gather - layers.forward(one));
-    scatters += hidden * std::max(0.0, block.scatter + (gathers_twice ? block.gather : 0) -
-                                           layers.backward(one));
+    scatters += hidden * std::max(0.0, block.scatter + again - backward);
+    summed += hidden * std::max(0.0, again - backward);
   });
-  return setup.micro_batches * scatters + (gathers_twice ? setup.micro_batches : 1) * gathers;
+  const int scattered = sums_whole_gradients(framework, setup) ? 1 : setup.micro_batches;
+  return scattered * scatters + (setup.micro_batches - scattered) * summed +
+         (gathers_twice ? setup.micro_batches : 1) * gathers;
 }
 
 }  // namespace pipewright::planner

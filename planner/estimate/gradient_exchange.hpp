@@ -11,6 +11,10 @@ namespace pipewright::planner {
 /// micro-batch (arXiv:1910.02054 §7; PyTorch's FSDP).
 bool exchanges_by_layer(const ParallelSetup& setup);
 
+/// Whether then gradients stay whole until a step's last micro-batch, after which they are
+/// scattered (no_sync() of PyTorch's FSDP).
+bool sums_whole_gradients(const FrameworkTraits& framework, const ParallelSetup& setup);
+
 /// weights_of(), in the messages that the framework exchanges them in.
 RangeWeights exchanged_weights(const Architecture& model, const FrameworkTraits& framework,
                                const ParallelSetup& setup, const LayerRange& range);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/estimate/gradient_exchange.hpp"
 #include "planner/estimate/step_estimate.hpp"
 #include "planner/estimate/step_parts.hpp"
 #include "planner/estimate/tensor_exchange.hpp"
@@ -27,8 +28,9 @@ StateBytes state_bytes(const Architecture& model, const FrameworkTraits& framewo
   // Of NVFP4 both layouts lie beside the 16-bit weights (Megatron-Bridge, mixed_precision.py:
   // fp8_param_gather is off).
   const double copies = framework.product_bytes < 1 ? 2 * framework.product_bytes : 0;
+  const bool scatters = setup.zero >= 2 && !sums_whole_gradients(framework, setup);
   return {(2 + copies) * (setup.zero >= 3 ? shared : weights.all),
-          framework.gradient_bytes * (setup.zero >= 2 ? trained : weights.trained.all),
+          framework.gradient_bytes * (scatters ? trained : weights.trained.all),
           framework.state_bytes * (setup.zero >= 1 ? trained : weights.trained.all)};
 }
 
@@ -44,9 +46,11 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double logits = sizes.rows * model.vocabulary / setup.tensor;
   // A fused loss keeps 16-bit logits and writes the gradient over them.
   const double each = framework.fused_loss ? 2 : framework.loss_kept_bytes;
-  // Of the last norm and of the head, whose input a frozen one does not read again.
-  const double inputs_of_ends = model.lora.is_used() ? 2 : 4;
-  const double head = inputs_of_ends * sizes.rows * model.hidden / sizes.outside + each * logits;
+  // Of the last norm, and of the head, whose input a frozen one does not read again.
+  const double of_head = model.lora.is_used()       ? 0
+                         : framework.keeps_gathered ? 2
+                                                    : 2 / sizes.outside;
+  const double head = sizes.rows * model.hidden * (2 / sizes.outside + of_head) + each * logits;
   if (model.further_tokens == 0) return head;
   // Both inputs, after their norms.
   const double inputs = 4 * sizes.rows * model.hidden / sizes.outside;

@@ -17,13 +17,18 @@ double input_bytes(const Architecture& model, const FrameworkTraits& framework, 
 }
 
 /// Inputs of the norms and of the products after them, and a byte of each dropout's mask.
-/// The products' inputs are whole on every tensor parallel rank unless the sequence is divided;
-/// those of frozen ones are adapters' to keep (adapter_kept_bytes()).
+/// The products' inputs are whole on every tensor parallel rank unless the sequence is divided, or
+/// what was gathered is kept; those of frozen ones are adapters' to keep (adapter_kept_bytes()). An
+/// unfused norm keeps its input in 32 bits, and what it gives before the product with its weights.
 double outside_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const BlockSizes& sizes, int parts) {
   const bool forgets = framework.recomputes_norms || model.lora.is_used();
-  const double each = 2 + (forgets ? 0 : framework.product_bytes) + (framework.dropout ? 1 : 0);
-  return parts * each * sizes.rows * model.hidden / sizes.outside;
+  const double entering = forgets ? 0 : framework.product_bytes;
+  const double divided =
+      (has_unfused_norms(model, framework) ? 6 : 2) + (framework.dropout ? 1 : 0);
+  const double numbers = parts * sizes.rows * model.hidden;
+  return numbers *
+         (divided / sizes.outside + entering / (framework.keeps_gathered ? 1 : sizes.outside));
 }
 
 /// Of keys and values for a token: on this rank, of all its heads where they come of a latent.
@@ -71,7 +76,8 @@ double feed_forward_bytes(const Architecture& model, const FrameworkTraits& fram
                           const ParallelSetup& setup, const BlockSizes& sizes, bool experts) {
   // What comes of the first product, and the second's input.
   const double second = input_bytes(model, framework, LoraPlace::Second);
-  const double inner = 2 * (model.gated ? 2 : 1) + second;
+  const double factor = model.gated && !framework.fused_kernels ? 2 : 0;  // the activated gate
+  const double inner = 2 * (model.gated ? 2 : 1) + factor + second;
   if (!experts) return sizes.rows * inner * model.ffn / sizes.tensor;
   const Experts& set = model.experts;
   const double outer = set.outer(model.hidden);

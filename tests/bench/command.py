@@ -12,6 +12,9 @@ def file_of(document, folder, name):
 
 
 def estimate(pipewright, *words):
-    """The best configuration of the flags, as `--json` has it."""
+    """The best configuration of the flags, as `--json` has it; None where none fits into memory."""
     command = [str(word) for word in (pipewright, "estimate", *words, "--json")]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["best"]
+    said = subprocess.run(command, capture_output=True, text=True)
+    if said.returncode not in (0, 1):
+        raise RuntimeError(said.stderr)
+    return json.loads(said.stdout).get("best") if said.stdout else None

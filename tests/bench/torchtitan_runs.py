@@ -28,13 +28,13 @@ COUNTED = [
 ]
 # Of a pipeline's local batch PyTorch makes as many micro-batches as there are stages.
 LIMITED_TO_500_WATTS = [
-    ("llama3-8b", 8, "torchtitan", 2, 16, 1, 1, 1, "selective", "bf16", 6667, 77.0),
-    ("llama3-8b", 8, "torchtitan", 2, 16, 1, 1, 1, "selective", "fp8", 8532, 76.8),
-    ("llama3-8b", 128, "torchtitan", 2, 256, 1, 1, 1, "selective", "bf16", 6514, 62.0),
-    ("llama3-8b", 128, "torchtitan", 2, 256, 1, 1, 1, "selective", "fp8", 8380, 61.8),
-    ("llama3-70b", 256, "torchtitan", 16, 512, 8, 1, 1, "full", "fp8", 829, 71.9),
-    ("llama3-405b", 512, "torchtitan", 4, 256, 8, 8, 1, "full", "fp8", 100, 82.5),
-    ("llama3-405b", 512, "torchtitan", 2, 256, 8, 8, 2, "full", "fp8", 128, 72.7),
+    ("llama3-8b", 8, "torchtitan-2024", 2, 16, 1, 1, 1, "selective", "bf16", 6667, 77.0),
+    ("llama3-8b", 8, "torchtitan-2024", 2, 16, 1, 1, 1, "selective", "fp8", 8532, 76.8),
+    ("llama3-8b", 128, "torchtitan-2024", 2, 256, 1, 1, 1, "selective", "bf16", 6514, 62.0),
+    ("llama3-8b", 128, "torchtitan-2024", 2, 256, 1, 1, 1, "selective", "fp8", 8380, 61.8),
+    ("llama3-70b", 256, "torchtitan-2024", 16, 512, 8, 1, 1, "full", "fp8", 829, 71.9),
+    ("llama3-405b", 512, "torchtitan-2024", 4, 256, 8, 8, 1, "full", "fp8", 100, 82.5),
+    ("llama3-405b", 512, "torchtitan-2024", 2, 256, 8, 8, 2, "full", "fp8", 128, 72.7),
 ]
 
 
@@ -46,12 +46,13 @@ def limited_system(devices, peak):
 
 
 def ask(pipewright, folder, model, devices, system, framework, samples, batch, tp, pp, vpp, recompute, products):
-    """Seconds of a step, GiB of the fullest rank. Sharding with a pipeline is ZeRO 1: weights are gathered once a step."""
+    """Seconds of a step, GiB of the fullest rank; None where it would not fit. Sharding with a pipeline is ZeRO 1: weights are
+    gathered once a step."""
     model = file_of(MODELS[model], folder, "model.json") if model in MODELS else model
     best = estimate(pipewright, model, *system, "--framework", framework, "--global-batch", batch, "--tp", tp, "--pp", pp,
                     "--vpp", vpp, "--micro-batch-size", samples, "--recompute", recompute, "--matmul-dtype", products,
                     "--sequence-parallel", "on" if tp > 1 else "off", "--zero", 3 if pp == 1 else 1, "--overlap-gradients")
-    return best["step_ns"] / 1e9, best["peak_bytes"] / 2**30
+    return best and (best["step_ns"] / 1e9, best["peak_bytes"] / 2**30)
 
 
 def row_text(row, seconds, found):
@@ -70,6 +71,9 @@ def main():
             sequence = MODELS[model]["sequence"] if model in MODELS else 8192
             seconds = row[5] * sequence / devices / tokens
             found = ask(sys.argv[1], folder, model, devices, ["--cluster", system, "--devices", devices], *others)
+            if found is None:
+                print(f"| {model}, {devices} GPUs, {row[-3]}, {row[-4]} | {seconds:.3f} s | called over memory | | |")
+                continue
             errors.append(found[0] / seconds - 1)
             print(row_text(row, seconds, [found]), flush=True)
         print(f"mean error {100 * statistics.mean(map(abs, errors)):.1f} %, bias {100 * statistics.mean(errors):+.1f} %\n")

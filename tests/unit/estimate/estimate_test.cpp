@@ -415,6 +415,12 @@ TEST(Gradients, OfTwoBytesAreHalfTheMemoryAndHalfTheExchange) {
   EXPECT_LT(step(narrow).update, step(wide).update);
 }
 
+TEST(Gradients, OfDeepSpeedAreConvertedBeforeTheyAreAddedToSumsOf32Bits) {
+  // Read in 16 bits and written in 32; read, with the sum, which is written.
+  EXPECT_EQ(with_gradients(megatron_deepspeed(), 4).accumulate_bytes, (2 + 4) + (4 + 4 + 4));
+  EXPECT_EQ(megatron_deepspeed().accumulate_bytes, 2 + 2 + 2);
+}
+
 TEST(Gradients, OfTheFrameworksOwnTypeChangeNothing) {
   for (const FrameworkTraits& framework : {megatron_core(), megatron_lm(), megatron_deepspeed()}) {
     const FrameworkTraits same = with_gradients(framework, framework.gradient_bytes);

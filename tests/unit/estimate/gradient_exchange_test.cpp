@@ -51,6 +51,35 @@ TEST(Exchange, UnderZero3GrowsWithTheMicroBatches) {
   EXPECT_NEAR(eight.exposed, 2 * four.exposed, 1e-12);
 }
 
+TEST(Exchange, OfGradientsThatAreSummedWholeIsOneScatterAStep) {
+  const Machine machine = nvlink_machine("A100", 1e9);
+  const NodeRates& node = machine.nodes.front();
+  FrameworkTraits once = torchtitan();
+  once.scatters_once = true;
+  const ParallelSetup one = sharded(3, 16, 1), four = sharded(3, 16, 4);
+  const LayerSeconds layers = layer_seconds(gpt(), once, machine, four, node);
+  const RangeWeights weights = weights_of(gpt(), four, whole());
+  const auto all = [&](const FrameworkTraits& framework, const ParallelSetup& setup) {
+    return reduction_seconds(framework, machine, setup, node, weights);
+  };
+  const auto exposed = [&](const FrameworkTraits& framework, const ParallelSetup& setup) {
+    return exposed_exchange_seconds(gpt(), framework, machine, setup, node, whole(), layers);
+  };
+  // Of one micro-batch there is nothing to sum.
+  EXPECT_EQ(all(once, one), all(torchtitan(), one));
+  EXPECT_EQ(exposed(once, one), exposed(torchtitan(), one));
+  const double gathers = (all(once, four) - all(once, one)) / 3;
+  EXPECT_NEAR(all(torchtitan(), four) - all(once, four), 3 * (all(once, one) - gathers), 1e-9);
+  EXPECT_LT(exposed(once, four), exposed(torchtitan(), four));
+  EXPECT_GT(exposed(once, four), exposed(once, one));
+  // All of them are held, in 32 bits, where a sixteenth was.
+  const auto held = [&](const FrameworkTraits& framework) {
+    return state_bytes(gpt(), framework, four, whole()).gradients;
+  };
+  EXPECT_DOUBLE_EQ(held(once), 4 * weights.trained.all);
+  EXPECT_DOUBLE_EQ(16 * held(torchtitan()), held(once));
+}
+
 TEST(Exchange, EachLayerIsAMessageOfItsOwn) {
   const Machine machine = nvlink_machine("A100", 1e30);
   Machine wires = machine;

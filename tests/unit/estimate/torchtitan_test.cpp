@@ -81,8 +81,49 @@ TEST(Torchtitan, WithoutCompilationOperatorsReadAndWriteMore) {
   const BlockWork fused = block_work(model, torchtitan(), setup, kDenseBlock),
                   apart = block_work(model, torchtitan_eager(), setup, kDenseBlock);
   const double rows = 2.0 * 8192, rotary = 16 * (4096 + 1024);
-  EXPECT_DOUBLE_EQ(apart.forward_traffic - fused.forward_traffic, rows * (rotary + 4 * 14336));
-  EXPECT_DOUBLE_EQ(apart.backward_traffic - fused.backward_traffic, rows * (rotary + 8 * 14336));
+  // Two norms read and write 36 and 92 bytes a number in place of 4 and 6; the gradients of three
+  // products' input, and of two products', are added up in passes of 6 bytes.
+  EXPECT_DOUBLE_EQ(apart.forward_traffic - fused.forward_traffic,
+                   rows * (2 * 32 * 4096 + rotary + 4 * 14336));
+  EXPECT_DOUBLE_EQ(apart.backward_traffic - fused.backward_traffic,
+                   rows * ((2 * 86 + 3 * 6) * 4096 + rotary + 8 * 14336));
+}
+
+/// PyTorch keeps as much (tests/peers/operator_traffic.py).
+TEST(Torchtitan, WithoutCompilationNormsAndTheGateKeepMore) {
+  Architecture model = architecture_preset("llama3-8b");
+  model.key_value_heads = model.heads;
+  const ParallelSetup setup = fully_sharded(LayerRecompute::None);
+  const double rows = 2.0 * model.sequence;
+  EXPECT_DOUBLE_EQ(saved_bytes(model, torchtitan_eager(), setup, kDenseBlock, LayerRecompute::None),
+                   rows * (24.0 * model.hidden + 8.0 * model.ffn + 4.0 * model.heads));
+}
+
+TEST(Torchtitan, SequenceParallelRanksKeepWhatTheyGather) {
+  const Architecture model = architecture_preset("llama3-8b");
+  ParallelSetup setup = fully_sharded(LayerRecompute::None);
+  setup.tensor = 8;
+  setup.sequence_parallel = true;
+  FrameworkTraits again = torchtitan();
+  again.keeps_gathered = false;
+  const auto kept = [&](const FrameworkTraits& framework) {
+    return saved_bytes(model, framework, setup, kDenseBlock, LayerRecompute::None);
+  };
+  // The inputs of attention and of the feed-forward part, where an eighth is a rank's own; and the
+  // head's.
+  const double input = 2.0 * 2 * 8192 * 4096 * 7 / 8;
+  EXPECT_DOUBLE_EQ(kept(torchtitan()) - kept(again), 2 * input);
+  EXPECT_DOUBLE_EQ(
+      head_kept_bytes(model, torchtitan(), setup) - head_kept_bytes(model, again, setup), input);
+}
+
+TEST(Torchtitan, WhatIsComputedAgainEndsBeforeTheLastProduct) {
+  const Architecture model = architecture_preset("llama3-8b");
+  const ParallelSetup setup = fully_sharded(LayerRecompute::Whole);
+  const BlockWork work = block_work(model, torchtitan(), setup, kDenseBlock);
+  const DeviceRates device = device_rates("A100");
+  EXPECT_DOUBLE_EQ(left_out_of_recompute(device, torchtitan(), work).sum(),
+                   products_seconds(device, work, 3, 4).forward);
 }
 
 TEST(Torchtitan, StagesKeepABufferForEachMessageOfEachMicroBatch) {
