@@ -168,6 +168,7 @@ FrameworkTraits torchtitan_of_2024() {
   traits.name = "torchtitan-2024";
   traits.loss_bytes_per_logit = 40;
   traits.loss_kept_bytes = 12;
+  traits.divided_loss_kept_bytes = 16;
   return traits;
 }
 

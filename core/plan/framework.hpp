@@ -47,11 +47,12 @@ struct FrameworkTraits {
   bool flash_attention = false;  // no score ever reaches memory
   double flash_rate = 1;         // of the device's best; below 1: of FlashAttention-2's
   bool dropout = true;
-  bool fused_loss = false;            // softmax and cross entropy write over the logits
-  double loss_kept_bytes = 4;         // of a logit, where the loss is not fused
-  bool keeps_weight_buffers = false;  // Transformer Engine; planner/estimate/memory_estimate.cpp
-  bool pads_vocabulary = true;        // to what tensor cores load well, as Megatron-LM does
-  double loss_bytes_per_logit = 0;    // memory traffic of softmax and cross entropy
+  bool fused_loss = false;             // softmax and cross entropy write over the logits
+  double loss_kept_bytes = 4;          // of a logit, where the loss is not fused
+  double divided_loss_kept_bytes = 0;  // where tensor parallel ranks divide it; 0: as many
+  bool keeps_weight_buffers = false;   // Transformer Engine; planner/estimate/memory_estimate.cpp
+  bool pads_vocabulary = true;         // to what tensor cores load well, as Megatron-LM does
+  double loss_bytes_per_logit = 0;     // memory traffic of softmax and cross entropy
   double product_bytes = 2;   // of a number that products with weights read (a ProductFormat's)
   double gradient_bytes = 2;  // of a weight's gradient that is kept and reduced
   double tied_gradient_bytes = 2;   // of a shared embedding's, added up between two stages

@@ -37,6 +37,7 @@ constexpr std::array kTraits{
     Trait{"dropout", &FrameworkTraits::dropout},
     Trait{"fused_loss", &FrameworkTraits::fused_loss},
     Trait{"loss_kept_bytes", &FrameworkTraits::loss_kept_bytes, kMostBytesOfOne},
+    Trait{"divided_loss_kept_bytes", &FrameworkTraits::divided_loss_kept_bytes, kMostBytesOfOne},
     Trait{"keeps_weight_buffers", &FrameworkTraits::keeps_weight_buffers},
     Trait{"pads_vocabulary", &FrameworkTraits::pads_vocabulary},
     Trait{"loss_bytes_per_logit", &FrameworkTraits::loss_bytes_per_logit, kMostBytesOfOne},

@@ -110,6 +110,33 @@ LayerExchange by_layer(const FrameworkTraits& framework, const Machine& machine,
   return sum;
 }
 
+/// Up to ZeRO 1: of gradients, and of the weights that other replicas have updated.
+struct StepExchange {
+  double gradients = 0, weights = 0;
+  double sum() const { return gradients + weights; }
+};
+
+StepExchange once_a_step(const FrameworkTraits& framework, const Machine& machine,
+                         const ParallelSetup& setup, const NodeRates& node,
+                         const RangeWeights& weights) {
+  const ExchangedWeights sent = exchanged_by(machine, setup, weights);
+  StepExchange sum;
+  for (const Exchanged& part : {sent.others, sent.of_experts}) {
+    if (part.group.members * part.across.members <= 1) continue;
+    const int per_node = machine.devices_per_node;
+    const double bytes = framework.gradient_bytes * part.trained.count;
+    sum.gradients += stream_seconds(node.device, framework.reduction_bytes * part.trained.count);
+    if (setup.zero == 0) {
+      sum.gradients += all_reduce_seconds(node, per_node, part.group, bytes);
+      continue;
+    }
+    sum.gradients += gather_seconds(node, per_node, part.group, bytes) +
+                     across_seconds(node, per_node, part, framework.gradient_bytes, 1);
+    sum.weights += gather_seconds(node, per_node, part.group, 2 * part.gathered.count);
+  }
+  return sum;
+}
+
 }  // namespace
 
 bool exchanges_by_layer(const ParallelSetup& setup) { return setup.zero >= 2; }
@@ -135,20 +162,7 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
     if (setup.zero < 3) return scatters + one.gather;
     return scatters + setup.micro_batches * (2 * one.gather + one.again) + one.updated;
   }
-  const ExchangedWeights sent = exchanged_by(machine, setup, weights);
-  double sum = 0;
-  for (const Exchanged& part : {sent.others, sent.of_experts}) {
-    if (part.group.members * part.across.members <= 1) continue;
-    const int per_node = machine.devices_per_node;
-    const double bytes = framework.gradient_bytes * part.trained.count;
-    sum += stream_seconds(node.device, framework.reduction_bytes * part.trained.count);
-    sum += setup.zero == 0
-               ? all_reduce_seconds(node, per_node, part.group, bytes)
-               : gather_seconds(node, per_node, part.group, bytes) +
-                     across_seconds(node, per_node, part, framework.gradient_bytes, 1) +
-                     gather_seconds(node, per_node, part.group, 2 * part.gathered.count);
-  }
-  return sum;
+  return once_a_step(framework, machine, setup, node, weights).sum();
 }
 
 double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
@@ -156,9 +170,10 @@ double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits
                                 const NodeRates& node, const LayerRange& range,
                                 const LayerSeconds& layers) {
   if (!exchanges_by_layer(setup)) {
-    const double all =
-        reduction_seconds(framework, machine, setup, node, weights_of(model, setup, range));
-    return std::max(0.0, all - (layers.forward(range) + layers.backward(range)));
+    const StepExchange all =
+        once_a_step(framework, machine, setup, node, weights_of(model, setup, range));
+    return std::max(0.0, all.gradients - layers.backward(range)) +
+           std::max(0.0, all.weights - layers.forward(range));
   }
   if (exchanges_by_tensor(framework, setup)) {
     return reduction_seconds(framework, machine, setup, node,

@@ -25,11 +25,12 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
                          const ParallelSetup& setup, const NodeRates& node,
                          const RangeWeights& weights);
 
-/// The part of it that computation does not hide. Up to ZeRO 1 one micro-batch hides it. Layer by
-/// layer, the weights of a block are gathered while the one before it computes, and the gradients
-/// of one are scattered while the next computes; what the model's ends exchange, each direction's
-/// first gather and the last scatter find nothing to hide behind. Tensor by tensor nothing does:
-/// the device has finished before each message.
+/// The part of it that computation does not hide. Up to ZeRO 1 the backward of a micro-batch, the
+/// last, hides the gradients, and a forward, the first, the weights. Layer by layer, the weights of
+/// a block are gathered while the one before it computes, and the gradients of one are scattered
+/// while the next computes; what the model's ends exchange, each direction's first gather and the
+/// last scatter find nothing to hide behind. Tensor by tensor nothing does: the device has finished
+/// before each message.
 double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
                                 const Machine& machine, const ParallelSetup& setup,
                                 const NodeRates& node, const LayerRange& range,

@@ -45,7 +45,9 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
   const BlockSizes sizes = block_sizes(model, setup);
   const double logits = sizes.rows * model.vocabulary / setup.tensor;
   // A fused loss keeps 16-bit logits and writes the gradient over them.
-  const double each = framework.fused_loss ? 2 : framework.loss_kept_bytes;
+  const bool divided = setup.tensor > 1 && framework.divided_loss_kept_bytes > 0;
+  const double unfused = divided ? framework.divided_loss_kept_bytes : framework.loss_kept_bytes;
+  const double each = framework.fused_loss ? 2 : unfused;
   // Of the last norm, and of the head, whose input a frozen one does not read again.
   const double of_head = model.lora.is_used()       ? 0
                          : framework.keeps_gathered ? 2
@@ -99,6 +101,15 @@ double widest_numbers(const Architecture& model, const ParallelSetup& setup, Blo
   return sizes.rows * std::max(of_mamba, gates * inner) / sizes.tensor;
 }
 
+/// What sequence parallel ranks have whole in a block's backward, where autograd has it: the
+/// gathered gradient of what the block gives, and that of its input before the scatter.
+double gathered_gradient_bytes(const Architecture& model, const FrameworkTraits& framework,
+                               const ParallelSetup& setup) {
+  if (!framework.keeps_gathered) return 0;
+  const BlockSizes sizes = block_sizes(model, setup);
+  return 2 * 2 * sizes.rows * model.hidden * (1 - 1 / sizes.outside);
+}
+
 /// Where gathered weights are copied and the backward begins: the weights of one block, gathered,
 /// and of the next, that are on their way; a block's gradients before they are scattered; and the
 /// table of an end with its own (FSDP2). Tensor by tensor, the largest and its parts, or its
@@ -123,6 +134,7 @@ double gathered_bytes(const Architecture& model, const FrameworkTraits& framewor
 double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const ParallelSetup& setup, const LayerRange& range) {
   const double buffers = gathered_bytes(model, framework, setup, range) +
+                         gathered_gradient_bytes(model, framework, setup) +
                          (framework.keeps_weight_buffers && !model.lora.is_used()
                               ? weight_buffers(model, framework, setup, range)
                               : 0);

@@ -108,10 +108,15 @@ EndSeconds head_seconds(const Architecture& model, const FrameworkTraits& framew
 
 namespace {
 
-/// One micro-batch through every pipeline rank, and the layers of the last.
+/// One micro-batch through every pipeline rank, and layers on each, or on all where nodes are
+/// equal.
 struct RankTimes {
   std::vector<double> seconds;
-  LayerSeconds layers;
+  std::vector<LayerSeconds> layers;
+
+  const LayerSeconds& layers_of(int rank) const {
+    return layers.size() == 1 ? layers.front() : layers[static_cast<std::size_t>(rank)];
+  }
 };
 
 RankTimes times_of_ranks(const Architecture& model, const FrameworkTraits& framework,
@@ -121,12 +126,13 @@ RankTimes times_of_ranks(const Architecture& model, const FrameworkTraits& frame
   times.seconds.reserve(static_cast<std::size_t>(setup.pipeline));
   int first = 0;
   for (int rank = 0; rank < setup.pipeline; ++rank) {
-    const LayerSeconds& layers = times.layers;
     if (rank == 0 || !equal) {
       const NodeRates node = slowest_node(machine, setup, rank);
-      times.layers = known != nullptr ? known->of(model, framework, machine, setup, node)
-                                      : layer_seconds(model, framework, machine, setup, node);
+      times.layers.push_back(known != nullptr
+                                 ? known->of(model, framework, machine, setup, node)
+                                 : layer_seconds(model, framework, machine, setup, node));
     }
+    const LayerSeconds& layers = times.layers.back();
     const LayerRange blocks = blocks_in(model, first, blocks_of(model, setup, rank));
     first += blocks.blocks.all();
     double sum = layers.forward(blocks) + layers.backward(blocks);
@@ -176,19 +182,13 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
     before = range;
     const NodeRates node = slowest_node(machine, setup, rank);
     const RangeWeights weights = exchanged_weights(model, framework, setup, range);
-    estimate.gradient_reduction = std::max(
-        estimate.gradient_reduction, reduction_seconds(framework, machine, setup, node, weights));
+    const double reduction = setup.overlap_gradients
+                                 ? exposed_exchange_seconds(model, framework, machine, setup, node,
+                                                            range, times.layers_of(rank))
+                                 : reduction_seconds(framework, machine, setup, node, weights);
+    estimate.gradient_reduction = std::max(estimate.gradient_reduction, reduction);
     estimate.update = std::max(estimate.update, update_seconds(framework, setup, node, weights));
     tied = std::max(tied, tied_seconds(model, framework, machine, setup, node));
-  }
-  if (setup.overlap_gradients && exchanges_by_layer(setup)) {
-    estimate.gradient_reduction =
-        exposed_exchange_seconds(model, framework, machine, setup, slowest_node(machine, setup, 0),
-                                 range_of_rank(model, setup, 0), times.layers);
-  } else if (setup.overlap_gradients) {
-    // The scatter overlaps with the last micro-batch's backward, the gather with the first one's
-    // forward: together with one micro-batch of the busiest rank.
-    estimate.gradient_reduction = std::max(0.0, estimate.gradient_reduction - most);
   }
   estimate.tied_reduction = tied;
   estimate.update += framework.step_overhead_seconds;

@@ -20,7 +20,7 @@ NORM_FORWARD, NORM_BACKWARD = 36, 92
 BLOCK_FORWARD = (2 * (NORM_FORWARD + 6) + 2 * 20) * HIDDEN + 10 * FFN
 BLOCK_BACKWARD = (2 * (NORM_BACKWARD + 6) + 18 + 2 * 20) * HIDDEN + 18 * FFN
 KERNELS_FORWARD, KERNELS_BACKWARD = 34, 63
-LOSS_KEPT, LOSS_TRAFFIC = 12, 40
+LOSS_KEPT, DIVIDED_LOSS_KEPT, LOSS_TRAFFIC = 12, 16, 40
 # Operators that only look at the same numbers, or say that they are conjugates.
 VIEWS = {"view", "_unsafe_view", "t", "transpose", "expand", "unsqueeze", "detach", "slice", "select", "reshape", "as_strided",
          "view_as_real", "view_as_complex", "_conj"}
@@ -120,24 +120,43 @@ def check_traffic(torch):
             assert (calls.total(), calls_back.total()) == (KERNELS_FORWARD, KERNELS_BACKWARD), (calls, calls_back)
 
 
-def check_loss(torch):
-    """The most that lives at once beside the logits' own 16 bits, which a trainer drops before its backward."""
-    rows, vocabulary = 64, 4000
-    logits = torch.randn(rows, vocabulary, dtype=torch.bfloat16, requires_grad=True)
-    labels = torch.randint(0, vocabulary, (rows,))
-    run = lambda: torch.nn.functional.cross_entropy(logits.float(), labels)
-    loss, there, _ = counted(torch, run)
-    _, back, _ = counted(torch, loss.backward)
-    # The gradient of the chosen logarithms is given all of them, and reads none.
-    near("loss, bytes", (there.total() + back.total()) / logits.numel() - 4, LOSS_TRAFFIC, 0.01)
+def most_held(torch, run):
+    """Bytes that live at once and were not there before."""
     with torch.profiler.profile(profile_memory=True) as profiler:
-        run().backward()
+        run()
     held = most = 0
     for event in profiler.profiler.kineto_results.events():
         if event.name() == "[memory]":
             held += event.nbytes()
             most = max(most, held)
-    near("loss, most bytes", most / logits.numel(), LOSS_KEPT, 0.01)
+    return most
+
+
+def check_loss(torch):
+    """Beside the logits' own 16 bits, which a trainer drops before its backward; and where eight ranks divide the vocabulary."""
+    from torch.distributed.tensor import DTensor, Shard
+    from torch.distributed.tensor.parallel import loss_parallel
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    rows, vocabulary = 256, 2000
+    logits = torch.randn(rows, vocabulary, dtype=torch.bfloat16, requires_grad=True)
+    labels = torch.randint(0, vocabulary, (rows,))
+    loss_of = lambda numbers: torch.nn.functional.cross_entropy(numbers.float(), labels)
+    loss, there, _ = counted(torch, lambda: loss_of(logits))
+    _, back, _ = counted(torch, loss.backward)
+    # The gradient of the chosen logarithms is given all of them, and reads none.
+    near("loss, bytes", (there.total() + back.total()) / logits.numel() - 4, LOSS_TRAFFIC, 0.01)
+    near("loss, most bytes", most_held(torch, lambda: loss_of(logits).backward()) / logits.numel(), LOSS_KEPT, 0.01)
+
+    torch.distributed.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (8,))
+
+    def divided():
+        with loss_parallel():
+            loss_of(DTensor.from_local(logits, mesh, [Shard(1)], run_check=False)).backward()
+
+    divided()
+    near("divided loss, most bytes", most_held(torch, divided) / logits.numel(), DIVIDED_LOSS_KEPT, 0.01)
 
 
 def peak(pipewright, folder, layers, samples):

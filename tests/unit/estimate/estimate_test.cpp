@@ -220,7 +220,9 @@ TEST(EstimateStep, OverlappedReductionShowsOnlyWhatAMicroBatchDoesNotHide) {
   setup.overlap_gradients = true;
   const StepEstimate hidden = estimate_step(gpt(), megatron_lm(), machine, setup);
   ASSERT_GT(plain.gradient_reduction, plain.rank_seconds[0]);
-  EXPECT_DOUBLE_EQ(hidden.gradient_reduction, plain.gradient_reduction - plain.rank_seconds[0]);
+  // Nothing but the backward: there are no weights to gather.
+  EXPECT_LT(hidden.gradient_reduction, plain.gradient_reduction - plain.rank_seconds[0] / 2);
+  EXPECT_GT(hidden.gradient_reduction, plain.gradient_reduction - plain.rank_seconds[0]);
   setup.micro_batch_size = 64;
   EXPECT_EQ(estimate_step(gpt(), megatron_lm(), machine, setup).gradient_reduction, 0);
 }
