@@ -71,6 +71,8 @@ FrameworkTraits megatron_deepspeed() {
           .part_seconds = 7.5e-6,
           .optimizer_bytes = 36,
           .step_overhead_seconds = 3e-3,
+          .divides_sequence = false,
+          .interleaves = false,
           .waits_for_messages = true,
           .gathers_activations = true};
 }
@@ -95,6 +97,7 @@ FrameworkTraits megatron_lm() {
   traits.gradient_bytes = traits.tied_gradient_bytes = 4;
   traits.accumulate_bytes = 8;
   traits.fuses_accumulation = traits.hides_gradient_messages = true;
+  traits.divides_sequence = traits.interleaves = true;
   traits.waits_for_messages = traits.gathers_activations = traits.gathers_tensors = false;
   traits.converts_gradients = false;
   traits.gather_bytes = traits.part_seconds = 0;
@@ -104,7 +107,7 @@ FrameworkTraits megatron_lm() {
 FrameworkTraits megatron_lm_of_2021() {
   FrameworkTraits traits = megatron_lm();
   traits.name = "megatron-lm-2021";
-  traits.fuses_accumulation = traits.hides_gradient_messages = false;
+  traits.fuses_accumulation = traits.hides_gradient_messages = traits.divides_sequence = false;
   return traits;
 }
 

@@ -84,6 +84,7 @@ struct FrameworkTraits {
   int offloaded_blocks = 0;  // whose activations wait in the host's memory; without a pipeline
   double step_overhead_seconds = 0;  // data, loss scale, clipping: what no other part has
   // Between tensor parallel ranks (planner/estimate/exposed_messages.hpp):
+  bool divides_sequence = true;          // it has sequence parallelism
   bool hides_gradient_messages = false;  // those of I beside the products of W, gathers beside I's
   bool chunks_messages = false;    // the others in chunks, beside products that use or make them
   bool keeps_gathered = false;     // what sequence parallel ranks gather waits for the backward
@@ -91,6 +92,7 @@ struct FrameworkTraits {
   bool routes_in_turn = false;     // each token takes the experts after those of the one before
   bool hides_expert_messages = false;  // of a micro-batch, beside the work of another
   // Between stages (planner/estimate/stage_messages.hpp):
+  bool interleaves = true;             // a rank may hold several stages
   bool waits_for_messages = false;     // the device stands still while long ones move, both ways
   bool sends_mask = false;             // the attention mask goes along, a square of the sequence
   bool gathers_activations = false;    // sent in parts by tensor parallel ranks, then put together
@@ -130,12 +132,12 @@ FrameworkTraits llm_foundry();
 FrameworkTraits maxtext();
 /// torchtitan of 2025, each block and the loss by torch.compile: FSDP2 with gradients scattered in
 /// 32 bits, FlashAttention-2, AdamW and clipping in passes of their own; checkpoints by operator
-/// where they are selective, and else up to the last tensor that the backward needs (early_stop);
+/// where they are selective, and else without what nothing reads (torch.compile leaves it out);
 /// DTensor keeps what sequence parallel ranks gather (torchtitan/parallelize_llama.py).
 FrameworkTraits torchtitan();
 /// Of the end of 2024, each block by torch.compile, with PyTorch's loss in 32 bits.
 FrameworkTraits torchtitan_of_2024();
-/// The same without torch.compile: an operator a kernel, norms and rotary positions in 32 bits.
+/// The same without torch.compile: an operator a kernel, 32 bits wherever PyTorch's operators go.
 FrameworkTraits torchtitan_eager();
 /// The same with gradients of so many bytes, summed and exchanged: what adds a micro-batch's to the
 /// sum reads and writes the sum, and the update reads it.

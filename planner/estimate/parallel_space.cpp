@@ -61,7 +61,8 @@ class Setups {
   std::vector<int> chunks_of(int pipeline) const {
     const int layers = layers_of(model_);
     std::vector<int> list{1};
-    for (int n = 2; pipeline > 1 && n <= layers / pipeline; ++n) {
+    const int most = pipeline > 1 && framework_.interleaves ? layers / pipeline : 1;
+    for (int n = 2; n <= most; ++n) {
       const int stages = pipeline * n;
       if ((n & (n - 1)) == 0 || model_.blocks % stages == 0 || layers % stages == 0)
         list.push_back(n);
@@ -154,9 +155,10 @@ class Setups {
   }
 
   void add_savings(ParallelSetup setup) const {
+    const bool open = setup.tensor > 1 && framework_.divides_sequence;
     const std::vector<bool> sequences = !space_.sequence_parallel.empty() ? space_.sequence_parallel
-                                        : setup.tensor > 1 ? std::vector<bool>{false, true}
-                                                           : std::vector<bool>{false};
+                                        : open ? std::vector<bool>{false, true}
+                                               : std::vector<bool>{false};
     const int most_zero = setup.data * setup.context > 1 ? 3 : 0;
     std::vector<int> stages;
     for (int stage = 0; stage <= most_zero; ++stage) stages.push_back(stage);

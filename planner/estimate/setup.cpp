@@ -151,7 +151,8 @@ std::optional<Refusal> refusal(const Architecture& model, const Machine& machine
     return Refusal{LeftOut::ZeroWithPipeline,
                    "ZeRO " + number(setup.zero) +
                        " shares out gradients after every micro-batch, which a pipeline keeps "
-                       "until its last; take ZeRO 1, or pp = 1"};
+                       "until its last; take ZeRO 1, which FSDP is in a pipeline "
+                       "(reshard_after_forward off), or pp = 1"};
   }
   if (const auto reason = refusal_of_shards(setup)) return reason;
   if (const auto reason = refusal_of_tensor(model, setup)) return reason;

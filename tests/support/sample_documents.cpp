@@ -216,7 +216,7 @@ Json own_framework() {
     "graphs_steps": true, "graphs_routing": true, "groups_experts": true, "sends_tokens_once": true, "routes_in_turn": true, "selects_operators": true, "keeps_queries": true, "keeps_mixed": true, "skips_last_product": true, "hides_expert_messages": true, "fused_kernels": true, "flash_attention": true, "flash_rate": 0.5, "dropout": false,
     "fused_loss": true, "keeps_weight_buffers": true, "pads_vocabulary": false,
     "loss_bytes_per_logit": 20.0, "product_bytes": 1.0, "gradient_bytes": 4.0, "tied_gradient_bytes": 4.0,
-    "accumulate_bytes": 8.0, "fuses_accumulation": true, "converts_gradients": true, "scatters_once": true, "keeps_gathered": true, "gather_bytes": 4.0, "gathers_tensors": true, "keeps_received": true, "part_seconds": 0.00001, "loss_kept_bytes": 10.0, "divided_loss_kept_bytes": 16.0, "reduction_bytes": 28.0, "optimizer_bytes": 62.0,
+    "accumulate_bytes": 8.0, "fuses_accumulation": true, "converts_gradients": true, "scatters_once": true, "keeps_gathered": true, "divides_sequence": false, "interleaves": false, "gather_bytes": 4.0, "gathers_tensors": true, "keeps_received": true, "part_seconds": 0.00001, "loss_kept_bytes": 10.0, "divided_loss_kept_bytes": 16.0, "reduction_bytes": 28.0, "optimizer_bytes": 62.0,
     "step_overhead_seconds": 0.001, "waits_for_messages": true, "sends_mask": true,
     "gathers_activations": true, "sends_whole_gradients": true})");
 }

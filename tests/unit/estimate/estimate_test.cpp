@@ -315,9 +315,10 @@ TEST(Refusals, SayWhatWouldDo) {
             "2");
   ParallelSetup zero = setup_of(1, 2, 2, 4);
   zero.zero = 2;
-  EXPECT_EQ(said(zero),
-            "ZeRO 2 shares out gradients after every micro-batch, which a pipeline keeps until its "
-            "last; take ZeRO 1, or pp = 1");
+  EXPECT_EQ(
+      said(zero),
+      "ZeRO 2 shares out gradients after every micro-batch, which a pipeline keeps until its "
+      "last; take ZeRO 1, which FSDP is in a pipeline (reshard_after_forward off), or pp = 1");
   EXPECT_EQ(test::refusal([] { device_rates("A101"); }).message(),
             "no rates are known for the device \"A101\"; known are T4, V100, A100, H100, H800, "
             "H200, B200, GB200, B300, GB300, MI300X, MI325X and MI355X");
