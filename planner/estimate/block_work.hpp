@@ -22,6 +22,11 @@ struct BlockSizes {
 };
 BlockSizes block_sizes(const Architecture& model, const ParallelSetup& setup);
 
+/// Ranks that divide what is kept of a product's input: none where it stays as it was gathered.
+inline double input_ranks(const FrameworkTraits& framework, const BlockSizes& sizes) {
+  return framework.keeps_gathered ? 1 : sizes.outside;
+}
+
 /// The two products of an adapter, rows by A and the result by B, beside the block's product at
 /// `place` (planner/estimate/adapters.hpp).
 struct Adapter {

@@ -145,6 +145,14 @@ bool sums_whole_gradients(const FrameworkTraits& framework, const ParallelSetup&
   return framework.scatters_once && exchanges_by_layer(setup) && setup.micro_batches > 1;
 }
 
+namespace {
+
+int scatters_of_step(const FrameworkTraits& framework, const ParallelSetup& setup) {
+  return sums_whole_gradients(framework, setup) ? 1 : setup.micro_batches;
+}
+
+}  // namespace
+
 RangeWeights exchanged_weights(const Architecture& model, const FrameworkTraits& framework,
                                const ParallelSetup& setup, const LayerRange& range) {
   return exchanges_by_tensor(framework, setup) ? weights_by_tensor(model, framework, setup, range)
@@ -157,8 +165,7 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
   if (exchanges_by_layer(setup)) {
     // Weights once, or for both directions of every micro-batch.
     const LayerExchange one = by_layer(framework, machine, setup, node, weights);
-    const double scatters =
-        (sums_whole_gradients(framework, setup) ? 1 : setup.micro_batches) * one.scatter;
+    const double scatters = scatters_of_step(framework, setup) * one.scatter;
     if (setup.zero < 3) return scatters + one.gather;
     return scatters + setup.micro_batches * (2 * one.gather + one.again) + one.updated;
   }
@@ -168,17 +175,14 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
 double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
                                 const Machine& machine, const ParallelSetup& setup,
                                 const NodeRates& node, const LayerRange& range,
-                                const LayerSeconds& layers) {
+                                const RangeWeights& weights, const LayerSeconds& layers) {
   if (!exchanges_by_layer(setup)) {
-    const StepExchange all =
-        once_a_step(framework, machine, setup, node, weights_of(model, setup, range));
+    const StepExchange all = once_a_step(framework, machine, setup, node, weights);
     return std::max(0.0, all.gradients - layers.backward(range)) +
            std::max(0.0, all.weights - layers.forward(range));
   }
-  if (exchanges_by_tensor(framework, setup)) {
-    return reduction_seconds(framework, machine, setup, node,
-                             exchanged_weights(model, framework, setup, range));
-  }
+  if (exchanges_by_tensor(framework, setup))
+    return reduction_seconds(framework, machine, setup, node, weights);
   const auto exchange_of = [&](const LayerRange& part) {
     return by_layer(framework, machine, setup, node, weights_of(model, setup, part));
   };
@@ -204,9 +208,18 @@ double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits
     scatters += hidden * std::max(0.0, block.scatter + again - backward);
     summed += hidden * std::max(0.0, again - backward);
   });
-  const int scattered = sums_whole_gradients(framework, setup) ? 1 : setup.micro_batches;
+  const int scattered = scatters_of_step(framework, setup);
   return scattered * scatters + (setup.micro_batches - scattered) * summed +
          (gathers_twice ? setup.micro_batches : 1) * gathers;
+}
+
+double counted_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
+                                const Machine& machine, const ParallelSetup& setup,
+                                const NodeRates& node, const LayerRange& range,
+                                const RangeWeights& weights, const LayerSeconds& layers) {
+  return setup.overlap_gradients ? exposed_exchange_seconds(model, framework, machine, setup, node,
+                                                            range, weights, layers)
+                                 : reduction_seconds(framework, machine, setup, node, weights);
 }
 
 }  // namespace pipewright::planner

@@ -34,6 +34,12 @@ double reduction_seconds(const FrameworkTraits& framework, const Machine& machin
 double exposed_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
                                 const Machine& machine, const ParallelSetup& setup,
                                 const NodeRates& node, const LayerRange& range,
-                                const LayerSeconds& layers);
+                                const RangeWeights& weights, const LayerSeconds& layers);
+
+/// What counts of it in a step: all, or with overlap that part.
+double counted_exchange_seconds(const Architecture& model, const FrameworkTraits& framework,
+                                const Machine& machine, const ParallelSetup& setup,
+                                const NodeRates& node, const LayerRange& range,
+                                const RangeWeights& weights, const LayerSeconds& layers);
 
 }  // namespace pipewright::planner

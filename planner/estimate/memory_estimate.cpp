@@ -49,9 +49,7 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double unfused = divided ? framework.divided_loss_kept_bytes : framework.loss_kept_bytes;
   const double each = framework.fused_loss ? 2 : unfused;
   // Of the last norm, and of the head, whose input a frozen one does not read again.
-  const double of_head = model.lora.is_used()       ? 0
-                         : framework.keeps_gathered ? 2
-                                                    : 2 / sizes.outside;
+  const double of_head = model.lora.is_used() ? 0 : 2 / input_ranks(framework, sizes);
   const double head = sizes.rows * model.hidden * (2 / sizes.outside + of_head) + each * logits;
   if (model.further_tokens == 0) return head;
   // Both inputs, after their norms.

@@ -27,8 +27,7 @@ double outside_bytes(const Architecture& model, const FrameworkTraits& framework
   const double divided =
       (has_unfused_norms(model, framework) ? 6 : 2) + (framework.dropout ? 1 : 0);
   const double numbers = parts * sizes.rows * model.hidden;
-  return numbers *
-         (divided / sizes.outside + entering / (framework.keeps_gathered ? 1 : sizes.outside));
+  return numbers * (divided / sizes.outside + entering / input_ranks(framework, sizes));
 }
 
 /// Of keys and values for a token: on this rank, of all its heads where they come of a latent.

@@ -51,9 +51,7 @@ double update_of(const EstimateContext& context, const ParallelSetup& setup, con
   const auto& [model, framework, machine, known] = context;
   const RangeWeights weights = exchanged_weights(model, framework, setup, range);
   const double reduction =
-      setup.overlap_gradients
-          ? exposed_exchange_seconds(model, framework, machine, setup, node, range, layers)
-          : reduction_seconds(framework, machine, setup, node, weights);
+      counted_exchange_seconds(model, framework, machine, setup, node, range, weights, layers);
   const double tied =
       range.embedding != range.head ? tied_seconds(model, framework, machine, setup, node) : 0;
   return reduction + tied + update_seconds(framework, setup, node, weights);
@@ -274,8 +272,8 @@ double least_updates(const EstimateContext& context, const ParallelSetup& setup,
     if (!setup.overlap_gradients) {
       reduction = reduction_seconds(framework, machine, setup, node, weights);
     } else if (nodes.size() == 1) {  // else the work of slower nodes hides more than is known here
-      reduction =
-          exposed_exchange_seconds(model, framework, machine, setup, node, all, layers.front());
+      reduction = exposed_exchange_seconds(model, framework, machine, setup, node, all, weights,
+                                           layers.front());
     }
     const double sum = reduction + update_seconds(framework, setup, node, weights);
     if (least < 0 || sum < least) least = sum;

@@ -182,11 +182,10 @@ StepEstimate estimate_step(const Architecture& model, const FrameworkTraits& fra
     before = range;
     const NodeRates node = slowest_node(machine, setup, rank);
     const RangeWeights weights = exchanged_weights(model, framework, setup, range);
-    const double reduction = setup.overlap_gradients
-                                 ? exposed_exchange_seconds(model, framework, machine, setup, node,
-                                                            range, times.layers_of(rank))
-                                 : reduction_seconds(framework, machine, setup, node, weights);
-    estimate.gradient_reduction = std::max(estimate.gradient_reduction, reduction);
+    estimate.gradient_reduction =
+        std::max(estimate.gradient_reduction,
+                 counted_exchange_seconds(model, framework, machine, setup, node, range, weights,
+                                          times.layers_of(rank)));
     estimate.update = std::max(estimate.update, update_seconds(framework, setup, node, weights));
     tied = std::max(tied, tied_seconds(model, framework, machine, setup, node));
   }

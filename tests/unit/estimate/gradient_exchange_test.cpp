@@ -28,8 +28,10 @@ Seconds seconds_of(const ParallelSetup& setup, double network_bytes_per_second) 
   const NodeRates& node = machine.nodes.front();
   const FrameworkTraits framework = megatron_core();
   const LayerSeconds layers = layer_seconds(gpt(), framework, machine, setup, node);
-  return {reduction_seconds(framework, machine, setup, node, weights_of(gpt(), setup, whole())),
-          exposed_exchange_seconds(gpt(), framework, machine, setup, node, whole(), layers)};
+  const RangeWeights weights = weights_of(gpt(), setup, whole());
+  return {
+      reduction_seconds(framework, machine, setup, node, weights),
+      exposed_exchange_seconds(gpt(), framework, machine, setup, node, whole(), weights, layers)};
 }
 
 TEST(RingStart, GrowsWithTheNodesThatItGoesThrough) {
@@ -63,7 +65,8 @@ TEST(Exchange, OfGradientsThatAreSummedWholeIsOneScatterAStep) {
     return reduction_seconds(framework, machine, setup, node, weights);
   };
   const auto exposed = [&](const FrameworkTraits& framework, const ParallelSetup& setup) {
-    return exposed_exchange_seconds(gpt(), framework, machine, setup, node, whole(), layers);
+    return exposed_exchange_seconds(gpt(), framework, machine, setup, node, whole(), weights,
+                                    layers);
   };
   // Of one micro-batch there is nothing to sum.
   EXPECT_EQ(all(once, one), all(torchtitan(), one));

@@ -82,7 +82,10 @@ TEST(TensorExchange, StartAndPartsOfEachAreAllThatTakesTimeWhereBytesTakeNone) {
       all, kMicroBatches * (2 * gathers + scatters) * message + (scatters - gathers) * parts, 1e-9);
   // The device waits for each.
   const LayerSeconds layers = layer_seconds(gpt(), framework, machine, setup, node);
-  EXPECT_EQ(exposed_exchange_seconds(gpt(), framework, machine, setup, node, whole(), layers), all);
+  const RangeWeights weights = exchanged_weights(gpt(), framework, setup, whole());
+  EXPECT_EQ(
+      exposed_exchange_seconds(gpt(), framework, machine, setup, node, whole(), weights, layers),
+      all);
 }
 
 TEST(TensorExchange, BelowZero3ReplicasExchangeAsTheyDidBefore) {
