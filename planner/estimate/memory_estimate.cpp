@@ -50,7 +50,9 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
   const double each = framework.fused_loss ? 2 : unfused;
   // Of the last norm, and of the head, whose input a frozen one does not read again.
   const double of_head = model.lora.is_used() ? 0 : 2 / input_ranks(framework, sizes);
-  const double head = sizes.rows * model.hidden * (2 / sizes.outside + of_head) + each * logits;
+  const double of_norm = has_unfused_norms(model, framework) ? 6 : 2;
+  const double head =
+      sizes.rows * model.hidden * (of_norm / sizes.outside + of_head) + each * logits;
   if (model.further_tokens == 0) return head;
   // Both inputs, after their norms.
   const double inputs = 4 * sizes.rows * model.hidden / sizes.outside;
@@ -60,6 +62,10 @@ double head_kept_bytes(const Architecture& model, const FrameworkTraits& framewo
 }
 
 namespace {
+
+double table_numbers(const Architecture& model, const ParallelSetup& setup) {
+  return static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
+}
 
 /// Transformer Engine hands autograd an empty 16-bit gradient of each shape of weight while it adds
 /// the real one to the 32-bit gradient, and keeps it: once for each shape on the rank that is
@@ -84,7 +90,7 @@ double weight_buffers(const Architecture& model, const FrameworkTraits& framewor
     seen_mixer = seen_mixer || kind.mixer != Mixer::None;
     seen_feed = true;
   });
-  if (range.head) numbers += static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
+  if (range.head) numbers += table_numbers(model, setup);
   return 2 * numbers;
 }
 
@@ -108,46 +114,92 @@ double gathered_gradient_bytes(const Architecture& model, const FrameworkTraits&
   return 2 * 2 * sizes.rows * model.hidden * (1 - 1 / sizes.outside);
 }
 
-/// Where gathered weights are copied and the backward begins: the weights of one block, gathered,
-/// and of the next, that are on their way; a block's gradients before they are scattered; and the
-/// table of an end with its own (FSDP2). Tensor by tensor, the largest and its parts, or its
-/// gradient.
-double gathered_bytes(const Architecture& model, const FrameworkTraits& framework,
-                      const ParallelSetup& setup, const LayerRange& range) {
-  if (setup.zero < 3 || framework.gather_bytes == 0 || model.lora.is_used()) return 0;
-  double most = 0;  // of a block, or of a tensor
+/// Weights and gradients beside the activations, at the moments of a rank's backward that can be
+/// its fullest.
+struct GatheredBytes {
+  double arriving = 0;  // stays at all of them
+  double at_loss = 0;
+  double in_first_block = 0;
+  double in_second_block = 0;
+};
+
+/// FSDP2 as torch.distributed._tools.fsdp2_mem_tracker counts it: the last block and the tables of
+/// the ends are gathered at the loss; in the second block's backward the gradients of the first are
+/// being scattered. What arrives is of a stream of its own, from which the allocator gives nothing
+/// to others: the next block and the one that is copied, or all tables.
+GatheredBytes gathered_by_blocks(const Architecture& model, const FrameworkTraits& framework,
+                                 const ParallelSetup& setup, const LayerRange& range) {
+  double block = 0;
   for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
-    most = std::max(most, framework.gathers_tensors ? widest_tensor(model, framework, setup, kind)
-                                                    : block_parameters_of_rank(model, setup, kind));
+    block = std::max(block, block_parameters_of_rank(model, setup, kind));
   });
-  const double table = static_cast<double>(model.vocabulary) * model.hidden / setup.tensor;
-  const double ends = range.head || range.embedding ? table : 0;
+  const int ends = (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
+  const double tables = (model.tied_head ? std::min(ends, 1) : ends) * table_numbers(model, setup);
+  const double of_head = range.head ? 2 * table_numbers(model, setup) : 0;  // its gradient
+  return {std::max(2 * 2 * block, 2 * tables), 2 * (block + tables), 2 * (block + tables) + of_head,
+          (2 + framework.gradient_bytes) * block + 2 * tables + of_head};
+}
+
+/// Tensor by tensor, the largest and its parts, or its gradient.
+double gathered_by_tensors(const Architecture& model, const FrameworkTraits& framework,
+                           const ParallelSetup& setup, const LayerRange& range) {
+  double most = range.head || range.embedding ? table_numbers(model, setup) : 0;
+  for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
+    most = std::max(most, widest_tensor(model, framework, setup, kind));
+  });
+  return (2 + std::max(2.0, framework.gradient_bytes)) * most;
+}
+
+GatheredBytes gathered_bytes(const Architecture& model, const FrameworkTraits& framework,
+                             const ParallelSetup& setup, const LayerRange& range) {
+  if (setup.zero < 3 || framework.gather_bytes == 0 || model.lora.is_used()) return {};
   if (framework.gathers_tensors)
-    return (2 + std::max(2.0, framework.gradient_bytes)) * std::max(most, ends);
-  return (2 * 2 + framework.gradient_bytes) * most + (2 + framework.gradient_bytes) * ends;
+    return {gathered_by_tensors(model, framework, setup, range), 0, 0, 0};
+  return gathered_by_blocks(model, framework, setup, range);
+}
+
+/// What a gathered block's backward holds besides what its forward keeps: gradients of its widest
+/// part, and of the weights of its last product.
+double gradients_in_block(const Architecture& model, const ParallelSetup& setup, BlockKind kind) {
+  const double inner = kind.feed_forward == FeedForward::Dense ? model.ffn : model.experts.ffn;
+  return 2 * (widest_numbers(model, setup, kind) + inner * model.hidden / setup.tensor);
+}
+
+/// Beside all activations while blocks are computed backward, and what is gathered then.
+double passing_in_blocks(const Architecture& model, const FrameworkTraits& framework,
+                         const ParallelSetup& setup, const LayerRange& range,
+                         const GatheredBytes& gathered) {
+  const bool again = repeats_forward(framework, setup.recompute.of_all);
+  double most = gathered.in_first_block;
+  for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
+    // The peak is where the backward begins, at the last blocks; dense ones are the first.
+    if (kind.feed_forward == FeedForward::Dense && range.blocks.with_experts() > 0) return;
+    double own = 0;
+    if (again)
+      own = saved_bytes(model, framework, setup, kind, LayerRecompute::None);
+    else if (framework.keeps_weight_buffers)
+      own = 2 * widest_numbers(model, setup, kind);
+    if (gathered.in_first_block > 0) own += gradients_in_block(model, setup, kind);
+    const double gone = kept_bytes(model, framework, setup, kind, setup.recompute.of_all);
+    most = std::max({most, own + gathered.in_first_block, own + gathered.in_second_block - gone});
+  });
+  return most + gathered_gradient_bytes(model, framework, setup);
 }
 
 }  // namespace
 
 double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const ParallelSetup& setup, const LayerRange& range) {
-  const double buffers = gathered_bytes(model, framework, setup, range) +
-                         gathered_gradient_bytes(model, framework, setup) +
-                         (framework.keeps_weight_buffers && !model.lora.is_used()
-                              ? weight_buffers(model, framework, setup, range)
-                              : 0);
-  if (range.blocks.all() == 0) return buffers;
-  const bool again = repeats_forward(framework, setup.recompute.of_all);
-  if (!again && !framework.keeps_weight_buffers) return buffers;
-  double widest = 0;
-  for_each_kind(range.blocks, [&](BlockKind kind, int /*count*/) {
-    // The peak is where the backward begins, at the last blocks; dense ones are the first.
-    if (kind.feed_forward == FeedForward::Dense && range.blocks.with_experts() > 0) return;
-    widest =
-        std::max(widest, again ? saved_bytes(model, framework, setup, kind, LayerRecompute::None)
-                               : 2 * widest_numbers(model, setup, kind));
-  });
-  return buffers + widest;
+  const GatheredBytes gathered = gathered_bytes(model, framework, setup, range);
+  const double buffers = framework.keeps_weight_buffers && !model.lora.is_used()
+                             ? weight_buffers(model, framework, setup, range)
+                             : 0;
+  const double constant = buffers + gathered.arriving;
+  const double in_blocks = passing_in_blocks(model, framework, setup, range, gathered);
+  // What DTensor holds besides is not known under tensor parallelism: nothing is gone there.
+  if (gathered.at_loss == 0 || !range.head || setup.tensor > 1) return constant + in_blocks;
+  return constant +
+         std::max(gathered.at_loss, in_blocks - head_kept_bytes(model, framework, setup));
 }
 
 std::string RankBytes::reason() const {

@@ -137,8 +137,8 @@ double embedding_kept_bytes(const Architecture& model, const FrameworkTraits& fr
                             const ParallelSetup& setup);
 double head_kept_bytes(const Architecture& model, const FrameworkTraits& framework,
                        const ParallelSetup& setup);
-/// What lives only within one backward: the block itself where it was forgotten, else the gradient
-/// of its widest part.
+/// What lives only within one backward, beside all that is kept: the block itself where it was
+/// forgotten, else the gradient of its widest part; gathered weights.
 double passing_bytes(const Architecture& model, const FrameworkTraits& framework,
                      const ParallelSetup& setup, const LayerRange& range);
 
