@@ -41,10 +41,11 @@ SAMPLED = (
 )
 
 
-def sampled(every):
-    """At least one of these."""
+def sampled(every, inner=False):
+    """At least one of these; `inner` chooses apart from what chose the test."""
     place, _, parts = os.environ.get("PIPEWRIGHT_TORCH_SAMPLE", "0/1").partition("/")
-    return every[int(place) % len(every) :: int(parts)]
+    first = (int(place) // int(parts) if inner else int(place)) % int(parts)
+    return every[first % len(every) :: int(parts)]
 
 
 def cases_of(name):
